@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
+from aiohttp import web
 
 from tests.conftest import Endpoint, completion, make_item
 from tests.helpers import batches
@@ -50,6 +51,13 @@ def live(cli: Any, folder: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyP
     passes(cli("eval", *asks(folder, "--base-url", endpoint.url, *more)))
     monkeypatch.setenv("TOMSERVE_RUNS", str(folder / "runs"))
     return folder / "live/r"
+
+
+def test_an_export_says_that_a_server_asks_to_wait(folder: Path, endpoint: Endpoint, cli: Any) -> None:
+    busy = iter([web.Response(status=429, headers={"Retry-After": "1"})])
+    endpoint.first = lambda request, body: next(busy, None)
+    done = passes(cli("export", "batch", *asks(folder, "--base-url", endpoint.url), "--out", folder / "asked.jsonl"))
+    assert "429 (too many requests) and asks to wait 1 s" in done.out
 
 
 def test_results_make_the_same_run(folder: Path, endpoint: Endpoint, cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,8 +35,9 @@ def test_the_line_tells_what_is_known_and_no_more(shown: io.StringIO) -> None:
     slow = (Identity("C1\x1b[2J", "cot", 0), 31.0)
     watch(shown, queue=3, cached=0.66, retrying=2, pause=38.2, client_bound=True, oldest=slow)
     assert "11/100" in shown.getvalue()
-    retrying = "2 waiting to retry (refused by the server; next in 38 s)"
-    assert f"12 in flight, queue 3, 66% cached, {retrying}, this client is the limit" in shown.getvalue()
+    paused = r"2 waiting to retry, paused by the server until \d\d:\d\d:\d\d \(38 s\), this client is the limit"
+    assert re.search(f"12 in flight, queue 3, 66% cached, {paused}", shown.getvalue())
+    assert [" left" in line for line in shown.getvalue().splitlines()] == [True, False], "a pause has no end of the run"
     assert r"slowest C1\x1b[2J (cot) 31 s" in shown.getvalue()
 
 

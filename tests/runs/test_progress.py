@@ -66,6 +66,10 @@ def test_how_fast_it_goes_lately_and_how_long_it_takes_yet(tmp_path: Path, clock
         assert (found.running, found.doing) == (True, "asking m at h")
         assert progress.lock_holder(folder.path) == os.getpid()
         assert found.slowest.strategy == "cot"
+        clock[0] += 1
+        recording.status(RunStatus(pause=90.0))
+        found = progress.read_progress(folder.path)
+        assert (found.pause, found.eta) == (90.0, None)
         recording.begin_phase(10, 0)
         found = progress.read_progress(folder.path)
         assert (found.phase, found.total, found.done, found.statuses, found.out) == (2, 10, 0, {}, 0)

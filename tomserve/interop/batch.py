@@ -50,6 +50,7 @@ from tomserve.runs.progress import Listener, SilentListener, Stop
 from tomserve.serving import endpoint, keys
 from tomserve.serving.endpoint import Target
 from tomserve.serving.presets import Preset
+from tomserve.serving.probe import WaitPolicy
 from tomserve.serving.weights import find_weights
 from tomserve.status import ANSWERS, CONNECTION, MALFORMED, SPOKEN, TIMEOUT, http
 
@@ -400,8 +401,9 @@ def find_exports(
     return [(options, Target(shards.model, shards.revision, preset))]
 
 
-def choose_export(options: EvalOptions) -> tuple[EvalOptions, Target]:
-    """The options of an export, and its model. Raises ConfigError where no model is named."""
+def choose_export(options: EvalOptions, waiting: WaitPolicy) -> tuple[EvalOptions, Target]:
+    """The options of an export, and its model. waiting: how to wait for a server that is asked what it serves. Raises
+    ConfigError where no model is named."""
     own: dict[str, Any] = {"benchmark": options.benchmark, "strategies": options.strategies}
     paths = all("/" in one for one in options.strategies) and (options.benchmark or ".py").endswith(".py")
     repeated = paths and options == EvalOptions(run=options.run, policy=options.policy, **own)
@@ -414,7 +416,7 @@ def choose_export(options: EvalOptions) -> tuple[EvalOptions, Target]:
             "server by `tomserve eval`"
         )
     if options.base_urls:
-        return options, endpoint.choose_target(options.base_urls, options.model, options.revision)
+        return options, endpoint.choose_target(options.base_urls, options.model, options.revision, waiting)
     if options.model is None:
         raise ConfigError("name the model by --model, as the batch queue knows it, or a preset; or give --base-url")
     preset = Preset.lookup(options.model)
@@ -480,7 +482,7 @@ def export_requests(
     Raises TomserveError, and OSError where a file cannot be written.
     """
     listener = listener or SilentListener()
-    options, chosen = choose_export(options)
+    options, chosen = choose_export(options, WaitPolicy(listener.message))
     plan, folder = _plan_export(options, chosen)
     is_part = part_number(folder) is not None  # what a part asks is known from the record of the parts
     begun, export = Exports.read(folder).exports, Export.of(options, plan.benchmark.name, chosen)

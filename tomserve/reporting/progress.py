@@ -14,12 +14,11 @@ from rich.text import Text
 from tomserve.content.text import format_duration, sanitize
 from tomserve.engine.runner import RunStatus
 from tomserve.reporting.table_layout import Terminal
-from tomserve.runs.progress import LOUD
+from tomserve.runs.progress import LONG_PAUSE, LOUD
 from tomserve.status import ANSWERS, listed
 
 PLAIN_EVERY = 5.0  # seconds between two lines of progress where there is no terminal
 SLOW = 30.0  # seconds after which the request that has waited longest is named
-LONG_PAUSE = 3.0  # seconds of a server that takes no requests, after which the line says so
 
 
 class RunScreen:
@@ -89,9 +88,9 @@ class RunProgress:
         self._cpu = time.process_time()
         self._live: _Bar | None = None
         if console.is_terminal and not console.is_dumb_terminal and not quiet:
-            columns = (TextColumn("asking"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            columns = (TextColumn("asking"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
             self._live = _Bar(*columns, console=console, transient=True)
-            self._task = self._live.add_task("asking", total=total, completed=done)
+            self._task = self._live.add_task("asking", total=total, completed=done, left="")
 
     def __enter__(self) -> RunProgress:
         if self._live:
@@ -146,8 +145,10 @@ class RunProgress:
         if now.cached is not None:
             parts.append(f"{now.cached:.0%} cached")
         if now.retrying:
-            pause = f" (refused by the server; next in {now.pause:.0f} s)" if now.pause >= LONG_PAUSE else ""
-            parts.append(f"{now.retrying} waiting to retry{pause}")
+            parts.append(f"{now.retrying} waiting to retry")
+        if now.pause >= LONG_PAUSE:
+            until = time.strftime("%H:%M:%S", time.localtime(time.time() + now.pause))
+            parts.append(f"paused by the server until {until} ({now.pause:.0f} s)")
         if now.client_bound:
             parts.append("this client is the limit")
         if self.failures:
@@ -184,12 +185,18 @@ class RunProgress:
         done = self.before + self.written
         if self._live:
             self._live.more = self._more()
-            self._live.update(self._task, completed=done, total=self.total)
+            self._live.update(self._task, completed=done, total=self.total, left=self._left())
         elif not self.quiet and time.monotonic() - self._printed >= PLAIN_EVERY:
             self._printed = time.monotonic()
-            left = self.total - done
-            until = f", about {format_duration(left / self.rate)} left" if self.written and left > 0 else ""
-            self.console.print(f"  {done}/{self.total}  {self._more()}{until}", markup=False)
+            said = ", ".join(filter(None, (self._more(), self._left())))
+            self.console.print(f"  {done}/{self.total}  {said}", markup=False)
+
+    def _left(self) -> str:
+        """How long it will still take; empty where that cannot be said, as while a server takes no requests."""
+        left = self.total - self.before - self.written
+        if not self.written or left <= 0 or self.now.pause >= LONG_PAUSE:
+            return ""
+        return f"about {format_duration(left / self.rate)} left"
 
 
 MEASURE_EVERY = 10.0  # seconds between two lines of progress where there is no terminal

@@ -122,6 +122,7 @@ FILE = "progress.json"
 
 WRITE_EVERY = 1.0  # seconds between two records while something is asked
 WINDOW = 30.0  # seconds over which the rate is taken
+LONG_PAUSE = 1.0  # seconds of a server that takes no requests from which it is shown, and no time left is told
 LONGEST_TEXT = 1000  # characters of a message, or of an item's name, that the record holds at most
 
 Count = Annotated[int, pydantic.Field(ge=0, lt=2**53)]
@@ -164,6 +165,7 @@ class Progress(pydantic.BaseModel):
     queue: Count | None = None  # requests that wait in the servers; None where no server tells
     cached: Annotated[float, pydantic.Field(ge=0, le=1)] | None = None  # share of prompt tokens from servers' caches
     retrying: Count = 0  # requests that wait to be asked again
+    pause: Number = 0.0  # seconds until a server takes requests again
     client_bound: bool = False
     slowest: Slowest | None = None
     message: Text = ""  # the last line for the user
@@ -287,7 +289,8 @@ class ProgressRecorder:
         status, written = self._status, self._statuses.total()
         rate, total = self._rate(written), self._total + status.extra_requests
         left = max(total - self._before - written, 0)
-        known = self._phase and not ended  # before the first phase nobody knows how much there is to ask
+        # Before the first phase nobody knows how much there is to ask, nor in a pause how many the server will take.
+        known = self._phase and not ended and status.pause < LONG_PAUSE
         eta = None if not known else 0.0 if not left else left / rate if rate > 0 else None
         oldest = status.oldest
         record = {
@@ -296,7 +299,8 @@ class ProgressRecorder:
             "total": max(total, 0), "done": self._before + written, "written": written,
             "statuses": dict(self._statuses), "rate": round(rate, 3), "eta": None if eta is None else round(eta, 1),
             "out": status.in_flight, "limit": status.limit, "found": status.limit_found, "queue": status.queue,
-            "cached": status.cached, "retrying": status.retrying, "client_bound": status.client_bound,
+            "cached": status.cached, "retrying": status.retrying,
+            "pause": round(status.pause, 1), "client_bound": status.client_bound,
             "slowest": None if oldest is None else {
                 "item": oldest[0].item[:LONGEST_TEXT], "strategy": oldest[0].strategy[:LONGEST_TEXT],
                 "seconds": round(oldest[1], 1),
