@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from tomserve.causal import table as t
@@ -52,6 +53,8 @@ SURFACE = Truth(WORKS.works, parting=0.0)
 TOGETHER = Truth(WORKS.works, parted=(None,))
 ALONE = Truth(WORKS.works, families=("all",))
 UNPROBED = Truth(WORKS.works, holders={})
+UNFITTED = Truth(WORKS.works, error=1.3)
+LONG = Truth(WORKS.works, displacement=2.5)
 
 
 def measured(
@@ -64,9 +67,11 @@ def measured(
 ) -> pl.DataFrame:
     """A measured table; two items make a scenario, and families take turns."""
     made = _Table(truth, items, tuple(layers), tuple(alphas), np.random.default_rng(seed))
-    parts = [made.answers(), *made.moves(), made.maps(), *made.probes()]
-    frame = pl.concat([part.select(_typed(part)) for part in parts], how="diagonal")
-    frame = frame.with_columns(run=pl.lit(f"run-{model}"), model=pl.lit(model), benchmark=pl.lit("worlds"))
+    made.answer()
+    made.move()
+    made.map()
+    made.probe()
+    frame = made.frame().with_columns(run=pl.lit(f"run-{model}"), model=pl.lit(model), benchmark=pl.lit("worlds"))
     frame = frame.with_columns(asked_by=pl.lit("vanilla"))
     return frame.select(
         (pl.col(name) if name in frame.columns else pl.lit(None)).cast(kind).alias(name)
@@ -74,8 +79,17 @@ def measured(
     )
 
 
-def _typed(part: pl.DataFrame) -> list[pl.Expr]:
-    return [pl.col(name).cast(t.SCHEMA[name]) for name in part.columns]
+NO_ITEM = np.array([-1])
+"""Stands for the row that is of no item."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows that differ in their items and in what was answered alone: values that all share, and columns [rows]."""
+
+    shared: Mapping[str, Any]
+    items: npt.NDArray[np.intp]
+    columns: Mapping[str, npt.NDArray[Any]]
 
 
 class _Table:
@@ -94,40 +108,55 @@ class _Table:
         )
         self.says_false = rng.random(items) < truth.eligible
 
-    def answers(self) -> pl.DataFrame:
-        parts = []
+        self.family, self.parted = self.items["family"].to_numpy(), self.items["parted"].to_numpy()
+        self.parts: list[_Part] = []
+
+    def frame(self) -> pl.DataFrame:
+        """All parts, one below the other; made at once, since a frame for each would take most of the time."""
+        sizes = [len(part.items) for part in self.parts]
+        shared = pl.DataFrame([part.shared for part in self.parts], infer_schema_length=None)
+        columns = {}
+        for name in ("role", "role_before", "right"):
+            values = [part.columns.get(name, np.full(len(part.items), None)) for part in self.parts]
+            columns[name] = pl.Series(np.concatenate(values).tolist())
+        items = pl.concat([self.items, self.items.clear(1)])[np.concatenate([part.items for part in self.parts])]
+        shared = shared[np.repeat(np.arange(len(sizes)), sizes)]
+        return pl.concat([items, shared], how="horizontal").with_columns(**columns)
+
+    def answer(self) -> None:
         for told in t.TOLD:
             role = np.where(self.says_false & (told in (t.FALSE, t.OWN)), "false", "true")
             for order in (0, 1):
-                said = self.items.with_columns(role=pl.Series(role), told=pl.lit(told), order=pl.lit(order))
-                parts.append(said.with_columns(kind=pl.lit(t.ANSWER), strict=pl.lit(True), gap=pl.lit(-1.0)))
-        return pl.concat(parts)
+                self._add({"kind": t.ANSWER, "told": told, "order": order, "strict": True, "gap": -1.0}, role=role)
 
-    def moves(self) -> list[pl.DataFrame]:
-        truth, found = self.truth, []
+    def _add(self, shared: Mapping[str, Any], items: npt.NDArray[np.intp] | None = None, **columns: Any) -> None:
+        items = np.arange(self.items.height) if items is None else items
+        self.parts.append(_Part(shared, items, columns))
+
+    def move(self) -> None:
+        truth = self.truth
         for layer in self.layers:
             for name in (t.PPT, *t.CONTROLS):
                 for alpha in self.alphas:
                     chance = truth.works.get(name, 0.0) * self._fading(layer, alpha)
-                    found += self._move(name, t.HELD_OUT, layer, alpha, chance)
+                    self._move(name, t.HELD_OUT, layer, alpha, chance)
             for alpha in self.alphas:
-                found += self._move(t.REPLACE, t.HELD_OUT, layer, alpha, 0.3)
+                self._move(t.REPLACE, t.HELD_OUT, layer, alpha, 0.3)
                 if len(truth.families) > 1:
                     for name in (t.PPT, t.SHUFFLED_PAIRS, t.IDENTITY):
                         chance = truth.transfers * self._fading(layer, alpha) if name == t.PPT else 0.0
                         for family in truth.families:
-                            found += self._move(name, family, layer, alpha, chance)
+                            self._move(name, family, layer, alpha, chance)
             for alpha in PUBLISHED_ALPHAS:
-                found += self._move(t.REPLACE, t.IN_SAMPLE, layer, alpha, truth.in_sample * self._fading(layer, alpha))
+                self._move(t.REPLACE, t.IN_SAMPLE, layer, alpha, truth.in_sample * self._fading(layer, alpha))
                 for name in (t.SHUFFLED_PAIRS, t.IDENTITY):
                     chance = truth.works.get(name, 0.0) * self._fading(layer, alpha)
-                    found += self._move(name, t.IN_SAMPLE, layer, alpha, chance)
+                    self._move(name, t.IN_SAMPLE, layer, alpha, chance)
             ceiling = truth.ceiling * (1.0 if layer == PEAK[0] else 0.5)
-            found += self._move(t.PATCH, t.HELD_OUT, layer, None, ceiling)
-            found += self._move(t.PATCH_TWIN, t.HELD_OUT, layer, None, ceiling, both=False)
-            found += self._move(t.NO_OP, t.HELD_OUT, layer, None, truth.no_op, both=False)
-            found += self._move(t.REPLACE_NO_OP, t.HELD_OUT, layer, None, 0.05, both=False)
-        return found
+            self._move(t.PATCH, t.HELD_OUT, layer, None, ceiling)
+            self._move(t.PATCH_TWIN, t.HELD_OUT, layer, None, ceiling, both=False)
+            self._move(t.NO_OP, t.HELD_OUT, layer, None, truth.no_op, both=False)
+            self._move(t.REPLACE_NO_OP, t.HELD_OUT, layer, None, 0.05, both=False)
 
     def _fading(self, layer: int, alpha: float) -> float:
         far = abs(layer - PEAK[0]) + abs(np.log10(alpha / PEAK[1]))
@@ -135,49 +164,35 @@ class _Table:
 
     def _move(
         self, name: str, fitted: str, layer: int, alpha: float | None, chance: float, both: bool = True
-    ) -> list[pl.DataFrame]:
-        items = self.items if fitted not in self.truth.families else self.items.filter(pl.col("family") != fitted)
-        before = self.says_false[self.items["item"].is_in(items["item"].implode()).to_numpy()]
-        found = []
+    ) -> None:
+        items = np.flatnonzero(self.family != fitted)
+        before = self.says_false[items]
+        there = np.where(self.parted[items] == "distrusted", self.truth.parting if name == t.PPT else 1.0, 1.0)
         for target in (t.TO_TRUE, t.TO_FALSE) if both else (t.TO_TRUE,):
-            there = np.where(
-                items["parted"].to_numpy() == "distrusted", self.truth.parting if name == t.PPT else 1.0, 1.0
-            )
-            flips = self.rng.random(items.height) < there * (chance if target == t.TO_TRUE else 0.0)
+            flips = self.rng.random(len(items)) < there * (chance if target == t.TO_TRUE else 0.0)
+            role_before = np.where(before, "false", "true")
             for order in (0, 1):
-                fixed: dict[str, Any] = {"kind": t.MOVE, "map": name, "fitted": fitted, "layer": layer, "order": order}
-                fixed |= {"strict": True, "strict_before": True, "gap": 0.5, "gap_before": -1.0}
-                columns: dict[str, Any] = {column: pl.lit(value) for column, value in fixed.items()}
-                role_before = np.where(before, "false", "true")
-                columns |= {
-                    **{"alpha": pl.lit(alpha, pl.Float64), "displacement": pl.lit(self.truth.displacement)},
-                    "target": pl.lit(None if name in (t.NO_OP, t.REPLACE_NO_OP) else target, pl.String),
-                    **{"role_before": pl.Series(role_before)},
-                    **{"role": pl.Series(np.where(flips & before, "true", role_before))},
-                }
-                found.append(items.with_columns(**columns))
-        return found
+                shared = {"kind": t.MOVE, "map": name, "fitted": fitted, "layer": layer, "alpha": alpha, "order": order}
+                shared |= {"strict": True, "strict_before": True, "gap": 0.5, "gap_before": -1.0}
+                shared |= {"displacement": self.truth.displacement}
+                shared |= {"target": None if name in (t.NO_OP, t.REPLACE_NO_OP) else target}
+                role = np.where(flips & before, "true", role_before)
+                self._add(shared, items, role_before=role_before, role=role)
 
-    def maps(self) -> pl.DataFrame:
-        fixed: dict[str, Any] = {"kind": t.MAP, "fitted": t.HELD_OUT, "rank": 40, "gain": 0.9, "norm": 12.0}
-        rows = [
-            {**fixed, "map": name, "error": self.truth.error if name == t.PPT else 1.2, "layer": layer}
-            | {"fold": fold, "penalty": 0.1 * (1 + fold)}
-            for name in (t.PPT, t.SHUFFLED_PAIRS)
-            for layer in self.layers
-            for fold in range(5)
-        ]
-        return pl.DataFrame(rows)
-
-    def probes(self) -> list[pl.DataFrame]:
-        found = []
+    def probe(self) -> None:
         for probe, accuracy in self.truth.holders.items():
             for layer in self.layers:
                 for told in (t.FALSE, t.TWIN):
                     for labels, share in ((t.TRUE_LABELS, accuracy), (t.SHUFFLED_LABELS, 0.5)):
-                        right = pl.Series(self.rng.random(len(self.items)) < share)
-                        fixed: dict[str, Any] = {"kind": t.PROBE, "probe": probe, "labels": labels, "layer": layer}
-                        fixed |= {"told": told, "fold": 0, "chance": 0.5}
-                        columns = {name: pl.lit(value) for name, value in fixed.items()}
-                        found.append(self.items.with_columns(**columns, right=right))
-        return found
+                        shared = {"kind": t.PROBE, "probe": probe, "labels": labels, "layer": layer}
+                        shared |= {"told": told, "fold": 0, "chance": 0.5}
+                        self._add(shared, right=self.rng.random(self.items.height) < share)
+
+    def map(self) -> None:
+        shared: dict[str, Any] = {"kind": t.MAP, "fitted": t.HELD_OUT, "rank": 40, "gain": 0.9, "norm": 12.0}
+        for name in (t.PPT, t.SHUFFLED_PAIRS):
+            error = self.truth.error if name == t.PPT else 1.2
+            for layer in self.layers:
+                for fold in range(5):
+                    one = {"map": name, "error": error, "layer": layer, "fold": fold, "penalty": 0.1 * (1 + fold)}
+                    self._add({**shared, **one}, NO_ITEM)
