@@ -162,9 +162,7 @@ class _Table:
         far = abs(layer - PEAK[0]) + abs(np.log10(alpha / PEAK[1]))
         return float(max(0.0, 1 - 0.35 * far))
 
-    def _move(
-        self, name: str, fitted: str, layer: int, alpha: float | None, chance: float, both: bool = True
-    ) -> None:
+    def _move(self, name: str, fitted: str, layer: int, alpha: float | None, chance: float, both: bool = True) -> None:
         items = np.flatnonzero(self.family != fitted)
         before = self.says_false[items]
         there = np.where(self.parted[items] == "distrusted", self.truth.parting if name == t.PPT else 1.0, 1.0)

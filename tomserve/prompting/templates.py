@@ -12,6 +12,7 @@ import re
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import jinja2
@@ -77,16 +78,17 @@ class Template:
         self.source, self.path = source, path
         self.included: dict[str, str] = {}
         self._environment = surroundings
-        self.uses = frozenset(self._look_through(source, path))
-        self._template = surroundings.from_string(source)
+        uses, code = self._look_through(source, path)
+        self.uses = frozenset(uses)
+        self._template = surroundings.template_class.from_code(surroundings, code, surroundings.make_globals(None))
         self._globals = dict(surroundings.globals)
         self._context = self._template.new_context({}, shared=True)
 
-    def _look_through(self, source: str, path: Path) -> set[str]:
-        """The variables that a source uses; notes the files that it includes, and looks through them, too."""
+    def _look_through(self, source: str, path: Path) -> tuple[set[str], CodeType]:
+        """The variables that a source uses, and its code; notes what it includes, and looks through that, too."""
         try:
             tree = self._environment.parse(source)
-            self._environment.compile(source)  # some mistakes, such as an unknown filter, only show here
+            code = self._environment.compile(source)  # some mistakes, such as an unknown filter, only show here
         except jinja2.TemplateSyntaxError as error:
             raise ContentError(f"broken template: {error.message}", path=path, line=error.lineno) from None
         used = jinja2.meta.find_undeclared_variables(tree)
@@ -100,8 +102,8 @@ class Template:
                     reason = f"includes {name!r}, and there is no such file NAME.j2 in its folder or in one beside it"
                     raise ContentError(reason, path=path)
                 self.included[name] = read_template(file)
-                used |= self._look_through(self.included[name], file)
-        return used
+                used |= self._look_through(self.included[name], file)[0]
+        return used, code
 
     def line_of(self, variable: str) -> int | None:
         """The line in which the template itself first names the variable; None where only an included file does."""

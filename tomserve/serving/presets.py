@@ -206,10 +206,7 @@ class Preset(Strict):
             path = known.get(name)
         if path is None:
             raise ConfigError(f"{one_of('preset', name, known)}; a preset is a file launch/models/NAME.yaml")
-        preset = load_model(path, cls)
-        if preset.name != path.stem:
-            raise ConfigError(f"{path}: name: is {preset.name!r}, but the file is called {path.name}")
-        return preset
+        return _read(path)
 
     @classmethod
     def lookup(cls, name: str | None) -> Preset | None:
@@ -224,6 +221,24 @@ class Preset(Strict):
     @classmethod
     def readable(cls) -> Iterator[Preset]:
         """The presets that can be read; a broken one must not keep the others from being used."""
-        for name in content.names("launch/models", ".yaml"):
+        for path in content.names("launch/models", ".yaml").values():
             with contextlib.suppress(ConfigError):
-                yield cls.load(name)
+                yield _read(path)
+
+
+_READ: dict[Path, tuple[bytes, Preset]] = {}
+"""The presets that were read, with their texts: a model is looked up in all of them, several times in a run."""
+
+
+def _read(path: Path) -> Preset:
+    text = None
+    with contextlib.suppress(OSError):
+        text = path.read_bytes() if path.is_file() else None
+    if text is not None and (known := _READ.get(path)) is not None and known[0] == text:
+        return known[1]
+    preset = load_model(path, Preset)
+    if preset.name != path.stem:
+        raise ConfigError(f"{path}: name: is {preset.name!r}, but the file is called {path.name}")
+    if text is not None:
+        _READ[path] = (text, preset)
+    return preset

@@ -364,6 +364,9 @@ def _study_files() -> dict[str, Path]:
 
 
 _LOADING = threading.RLock()  # a study is loaded by one thread at a time, since loading replaces its modules
+_State = tuple[tuple[str, int, int, int], ...]
+_LOADED: dict[Path, tuple[_State | None, ModuleType]] = {}
+"""The modules of studies, which are loaded again only where a file has changed: many a command needs a study twice."""
 
 
 def load_study(name: str) -> Study:
@@ -373,11 +376,28 @@ def load_study(name: str) -> Study:
     if path is None:
         raise ConfigError(f"{one_of('study', name, study_names())}; a path ends in .py or, of a folder, in /")
     with _LOADING:
-        module = _load_folder(path) if path.name == STUDY_FILE else load_module(path, "study")
+        state, loaded = _find_state(path), _LOADED.get(path.absolute())
+        if state is None or loaded is None or loaded[0] != state:
+            loaded = state, _load_folder(path) if path.name == STUDY_FILE else load_module(path, "study")
+            _LOADED[path.absolute()] = loaded
+    module = loaded[1]
     study = vars(module).get("STUDY")
     if not isinstance(study, Study):
         raise ContentError(_no_study(module, study), path=path)
     return dataclasses.replace(study, path=path)
+
+
+def _find_state(path: Path) -> _State | None:
+    """What tells whether a study or a file that it may import or read has changed; None where that cannot be known."""
+    folder, found = path.parent, []
+    try:
+        for file in (*folder.glob("*"), *folder.glob("*/*")):
+            if file.suffix in (".py", ".yaml"):
+                known = file.stat()
+                found.append((str(file), known.st_mtime_ns, known.st_ctime_ns, known.st_size))
+    except OSError:
+        return None
+    return tuple(sorted(found))
 
 
 def _path_of(name: str) -> Path | None:
