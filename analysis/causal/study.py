@@ -8,7 +8,7 @@ net effect of the map minus that of the largest control in the same cell, at a l
 chose.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import polars as pl
 
@@ -579,11 +579,14 @@ PUBLISHED: Mapping[str, Callable[[t.Outcomes], Iterator[t.Record]]] = {
 }
 
 
-def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-    """Every table of the study that has rows, by name. Raises ConfigError for a table that lacks a column."""
+def tables(scores: pl.LazyFrame, intervals: str, names: Collection[str] | None = None) -> dict[str, pl.DataFrame]:
+    """The tables of these names that have rows; None for every table. Raises ConfigError for a table that lacks a
+    column."""
     found = t.read_outcomes(scores)
     frames = {}
     for name, make in (PUBLISHED if intervals == "published" else MADE).items():
+        if names is not None and name not in names:
+            continue
         rows = [row for one in found for row in make(one)]
         schema = None
         if name == "headline":

@@ -8,7 +8,7 @@ answer_rows.plain_strategies). Where most answers of a layer are lacking, the la
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -167,7 +167,8 @@ def gather_layers(scores: pl.LazyFrame, *, tables: bool = True) -> ModelLayers:
     if tables and paired is not None:
         told[S_NAME] = load_study(S_NAME).tables(counted.lazy(), "recommended")
     if tables and moved.height:
-        told[C_NAME] = load_study(C_NAME).tables(moved.lazy(), "recommended")
+        make: Callable[..., Tables] = load_study(C_NAME).tables
+        told[C_NAME] = make(moved.lazy(), "recommended", names=("headline", "net_by_layer"))
     judged = told.get(C_NAME, {}).get("headline", pl.DataFrame())
     models = {
         str(name): FunctionalModelLayers(

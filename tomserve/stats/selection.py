@@ -216,7 +216,7 @@ def _largest(against: Floats, other: Floats, cells: Ints, ends: Ints) -> tuple[F
     which it is, 0 for nothing [draws]. against, other: sums of the halves [draws, 1 + controls, cells], the first of
     `against` 0 throughout."""
     found, names = np.zeros(len(cells)), np.zeros(len(cells), dtype=np.intp)
-    for cell in np.unique(cells):
+    for cell in np.unique(cells) if against.shape[1] > 1 else ():
         rows, ladder = np.flatnonzero(cells == cell), slice(cell, ends[cell] + 1)
         part = against[rows, :, ladder]
         top = part.reshape(len(rows), -1).argmax(axis=1)
