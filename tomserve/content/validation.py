@@ -381,6 +381,25 @@ def load_model(path: Path, model: type[Model], *, context: Any = None, own: bool
     return validate(data, model, path=path, lines=lines, context=context)
 
 
+_READ: dict[tuple[Path, type[pydantic.BaseModel]], tuple[bytes, Any]] = {}
+
+
+def load_unchanged(path: Path, model: type[Model]) -> Model:
+    """What `load_model` gives, which is read and checked again only where the file has changed. model: one whose values
+    nobody changes."""
+    text = None
+    with contextlib.suppress(OSError):
+        text = path.read_bytes() if path.is_file() else None
+    known = _READ.get((path, model))
+    if text is not None and known is not None and known[0] == text:
+        found: Model = known[1]
+        return found
+    found = load_model(path, model)
+    if text is not None:
+        _READ[path, model] = (text, found)
+    return found
+
+
 def validate(
     data: Any, model: type[Model], *, path: Path, lines: YamlLines | None = None, context: Any = None
 ) -> Model:

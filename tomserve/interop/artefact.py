@@ -191,8 +191,8 @@ def _check_content(snapshot: Snapshot, named: Path, path: Path, home: str | None
 def list_requirements() -> str:
     """The exact versions of the packages: the list that tomserve was tested with, with the digests of all files, where
     this environment has these versions; else the versions that it has."""
-    found = importlib.metadata.distributions()
-    installed = {re.sub(r"[-_.]+", "-", one.name).lower(): one.version for one in found if one.name}
+    described = [one.metadata for one in importlib.metadata.distributions()]  # each is read anew where it is asked for
+    installed = {re.sub(r"[-_.]+", "-", one["Name"]).lower(): one["Version"] for one in described if one["Name"]}
     path = content.find("launch/locked/core.txt")
     locked = files.read_own_text(path) if path is not None else ""
     versions = re.findall(r"^([\w.-]+)==([^ ;\\\n]+)", locked, re.M)

@@ -95,6 +95,7 @@ class Folder:
 
     def __init__(self, path: Path, overrides: Mapping[str, str]) -> None:
         self.path, self._overrides = path, overrides
+        self._shown: dict[Path, dict[str, Item]] = {}  # the files of demonstrations, of which most hold several
         self.file = path / "strategy.yaml"
         if not self.file.exists():
             no_file = "is no strategy, as it has no file strategy.yaml"
@@ -127,7 +128,9 @@ class Folder:
         if not file.is_file():
             reason = f"{entry.file} is no file (looked for {file}); copy it there along with the strategy"
             raise self.error(reason, "demonstrations")
-        items = {item.id: item for item in read_items(file)}
+        items = self._shown.get(file)
+        if items is None:
+            items = self._shown[file] = {item.id: item for item in read_items(file)}
         if entry.item not in items:
             raise self.error(one_of("item", entry.item, items), "demonstrations")
         return items[entry.item]

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from tomserve import content
-from tomserve.content.validation import Strict, load_model
+from tomserve.content.validation import Strict, load_unchanged
 from tomserve.errors import ConfigError, one_of
 from tomserve.serving import keys
 
@@ -206,7 +206,7 @@ class Preset(Strict):
             path = known.get(name)
         if path is None:
             raise ConfigError(f"{one_of('preset', name, known)}; a preset is a file launch/models/NAME.yaml")
-        return _read(path)
+        return cls._read(path)
 
     @classmethod
     def lookup(cls, name: str | None) -> Preset | None:
@@ -223,22 +223,11 @@ class Preset(Strict):
         """The presets that can be read; a broken one must not keep the others from being used."""
         for path in content.names("launch/models", ".yaml").values():
             with contextlib.suppress(ConfigError):
-                yield _read(path)
+                yield cls._read(path)
 
-
-_READ: dict[Path, tuple[bytes, Preset]] = {}
-"""The presets that were read, with their texts: a model is looked up in all of them, several times in a run."""
-
-
-def _read(path: Path) -> Preset:
-    text = None
-    with contextlib.suppress(OSError):
-        text = path.read_bytes() if path.is_file() else None
-    if text is not None and (known := _READ.get(path)) is not None and known[0] == text:
-        return known[1]
-    preset = load_model(path, Preset)
-    if preset.name != path.stem:
-        raise ConfigError(f"{path}: name: is {preset.name!r}, but the file is called {path.name}")
-    if text is not None:
-        _READ[path] = (text, preset)
-    return preset
+    @classmethod
+    def _read(cls, path: Path) -> Preset:
+        preset = load_unchanged(path, cls)
+        if preset.name != path.stem:
+            raise ConfigError(f"{path}: name: is {preset.name!r}, but the file is called {path.name}")
+        return preset
