@@ -372,6 +372,8 @@ def cli(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> C
 
     from tomserve.cli import main
 
+    monkeypatch.setattr(sys.modules["__main__"], "__package__", "")  # else help names the module that pytest began by
+
     def run(*arguments: object) -> Outcome:
         # The report has its own tests; here it would cost every run some seconds.
         plain = ["--no-report"] if arguments[:1] == ("eval",) and "--report" not in arguments else []

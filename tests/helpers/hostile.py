@@ -33,10 +33,13 @@ class Hostile:
         self.url = f"http://127.0.0.1:{self.port}/v1"
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)  # so that accept ends before the next server is given its number
+        self._accepting.join()
         self._socket.close()
 
     def _accept(self) -> None:
