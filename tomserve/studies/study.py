@@ -24,6 +24,7 @@ import contextlib
 import dataclasses
 import hashlib
 import importlib.util
+import itertools
 import sys
 import threading
 import traceback
@@ -364,6 +365,7 @@ def _study_files() -> dict[str, Path]:
 
 
 _LOADING = threading.RLock()  # a study is loaded by one thread at a time, since loading replaces its modules
+MOST_FILES = 2_000  # in whose midst a study is loaded each time: to look at all of a home folder takes longer
 _State = tuple[tuple[str, int, int, int], ...]
 _LOADED: dict[Path, tuple[_State | None, ModuleType]] = {}
 """The modules of studies, which are loaded again only where a file has changed: many a command needs a study twice."""
@@ -391,7 +393,9 @@ def _find_state(path: Path) -> _State | None:
     """What tells whether a study or a file that it may import or read has changed; None where that cannot be known."""
     folder, found = path.parent, []
     try:
-        for file in (*folder.glob("*"), *folder.glob("*/*")):
+        for number, file in enumerate(itertools.chain(folder.glob("*"), folder.glob("*/*"))):
+            if number == MOST_FILES:
+                return None
             if file.suffix in (".py", ".yaml"):
                 known = file.stat()
                 found.append((str(file), known.st_mtime_ns, known.st_ctime_ns, known.st_size))
