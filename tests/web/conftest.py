@@ -37,11 +37,12 @@ class WorkCache:
             return found
 
     def _key(self, asked: Mapping[str, Any]) -> str:
-        """Where a run is called alike and holds the same, and studies are at the same place, the same comes of it."""
+        """Where a run is called alike and holds the same, and studies are at the same place, the same comes of it. A
+        tally does not name its run."""
         options = asked["options"]
         state: list[Any] = [asked["work"], options, os.environ.get("TOMSERVE_CONTENT")]
         for run in map(Path, asked["runs"]):
-            name = str(run.absolute()).removeprefix(str(absolute_runs_root()))
+            name = "" if asked["work"] == "tally" else str(run.absolute()).removeprefix(str(absolute_runs_root()))
             files = [(one, run / one) for one in (*background.SOURCES, background.MEASURED)]
             state.append([name, [[one, path.read_bytes().hex() if path.is_file() else ""] for one, path in files]])
         if file := options.get("file"):
