@@ -1,5 +1,6 @@
 """Runs of all kinds, for exports."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,11 +12,13 @@ from tomserve import benchmarks
 from tomserve.interop import fingerprints
 
 
-@pytest.fixture(autouse=True)
-def small_benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An import looks through the small benchmarks alone, unless a test names another."""
+@pytest.fixture(autouse=True, scope="module")
+def small_benchmarks() -> Iterator[None]:
+    """An import looks through the small benchmarks alone, also one that many tests share, unless a test names another."""
     names = {"names": lambda: ["bigtom", "bundles", "hitom", "perturbed"]}
-    monkeypatch.setattr(fingerprints, "benchmarks", SimpleNamespace(**{**vars(benchmarks), **names}))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(fingerprints, "benchmarks", SimpleNamespace(**{**vars(benchmarks), **names}))
+        yield
 
 
 @pytest.fixture(scope="session")
