@@ -186,17 +186,6 @@ def asked(endpoint: Endpoint, limit: int) -> tuple[str, ...]:
     return ("--benchmark", "perturbed", "--limit", str(limit), "--strategy", "vanilla", "--base-url", endpoint.url)
 
 
-def slow_after(endpoint: Endpoint, number: int) -> None:
-    """Let every answer take a while once so many have been given; a later `endpoint.delay = 0` undoes it. A part has to
-    hold more questions than are asked at the same time, or it ends before that."""
-
-    def script(body: dict[str, Any], nth: int) -> None:
-        if nth == number:
-            endpoint.delay = 3.0
-
-    endpoint.script = script
-
-
 def submit(cli: Cli, nodes: RayNodes, name: str, *more: str) -> Job:
     done = passes(cli("submit", "ray", name, "--address", nodes.address, *more))
     assert f" parts; `tomserve status {name}` tells how far they are" in done.out
@@ -219,12 +208,12 @@ def keyed(folder: Path) -> dict[tuple[str, str], tuple[str, str]]:
 def test_a_node_dies_while_it_asks(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> None:
     """Nothing is lost: its parts are asked to their end on another node, and what had been answered is not asked again."""
     folder = divided(cli, endpoint, "mine", 400)
-    slow_after(endpoint, 40)
+    endpoint.hold = lambda body: len(endpoint.requests) > 40
     job = submit(cli, nodes, "mine", "--max-restarts", "5")
     eventually(lambda: count(job, "RUNNING") == 3)
-    eventually(lambda: endpoint.delay)
+    eventually(lambda: len(endpoint.requests) > 40)
     nodes.kill()
-    endpoint.delay, before = 0.0, len(endpoint.requests)
+    endpoint.hold, before = lambda body: False, len(endpoint.requests)
     nodes.add(num_cpus=2)
     eventually(lambda: count(job, "FINISHED") == 4)
     assert {one.state for one in part_states(folder)} == {"complete"}
@@ -243,15 +232,16 @@ def test_a_node_dies_while_it_asks(cli: Cli, endpoint: Endpoint, nodes: RayNodes
 def test_cancelled_and_handed_over_again(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> None:
     """A part that is cancelled keeps its replies, and those under way; the next job goes on with it."""
     folder = divided(cli, endpoint, "mine", 200)
-    slow_after(endpoint, 20)
+    endpoint.hold = lambda body: len(endpoint.requests) > 20
     job = submit(cli, nodes, "mine")
-    eventually(lambda: endpoint.delay)
+    eventually(lambda: len(endpoint.requests) > 20)
     refuses(cli("submit", "ray", "mine", "--address", nodes.address), f"job {job.id} still asks 4 of these parts")
+    endpoint.delay, endpoint.hold = 3.0, lambda body: False
     assert cli("cancel", "mine").code == 0
     assert count(job, "PENDING", "RUNNING") == 0
     assert "running" not in {one.state for one in part_states(folder)}
     assert 20 <= len(endpoint.requests) < 200
-    endpoint.delay, endpoint.script = 0.0, lambda body, nth: None
+    endpoint.delay = 0.0
     submit(cli, nodes, "mine", "--wait")
     assert {one.state for one in part_states(folder)} == {"complete"}
     assert len(endpoint.requests) == 200  # nothing was asked twice
