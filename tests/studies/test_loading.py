@@ -108,6 +108,8 @@ def test_studies_are_found_by_name_as_files_and_folders(tmp_path: Path, monkeypa
     assert {"ours", "accuracy"} <= set(study_names())
     assert "_helper" not in study_names()
     assert load_study("ours").name == "a folder"
+    (folder / "ours/study.py").write_text(DECLARED.replace("'mine'", "'a changed folder'"))
+    assert load_study("ours").name == "a changed folder"
     assert load_study("perturbed").name == "a file"  # the first folder that has a study of the name, whatever its kind
     with pytest.raises(ConfigError, match="unknown study 'our'; did you mean 'ours'"):
         load_study("our")
