@@ -400,6 +400,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("place", [0, 3])
 def test_it_stands_anywhere(place: int, folder: Path, endpoint: Endpoint, cli) -> None:  # type: ignore[no-untyped-def]
     line = ["eval", "--base-url", endpoint.url, "--limit", 2, "--strategy", "terse", "--run", "r"]
+    line += ["--benchmark", "perturbed"]  # which the fixture sees to only where the command comes first
     assert "unknown strategy 'terse'" in cli(*line).err
     done = passes(cli(*line[:place], "--content", folder, *line[place:], *(["--no-report"] if place == 0 else [])))
     assert done.err.count("\n") == 1  # the warning that two questions are not all
