@@ -7,6 +7,7 @@ answer_rows.plain_strategies). Where most answers of a layer are lacking, the la
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -168,7 +169,8 @@ def gather_layers(scores: pl.LazyFrame, *, tables: bool = True) -> ModelLayers:
         told[S_NAME] = load_study(S_NAME).tables(counted.lazy(), "recommended")
     if tables and moved.height:
         make: Callable[..., Tables] = load_study(C_NAME).tables
-        told[C_NAME] = make(moved.lazy(), "recommended", names=("headline", "net_by_layer"))
+        shown = {"names": ("headline", "net_by_layer")} if "names" in inspect.signature(make).parameters else {}
+        told[C_NAME] = make(moved.lazy(), "recommended", **shown)  # a user's own study may know no names
     judged = told.get(C_NAME, {}).get("headline", pl.DataFrame())
     models = {
         str(name): FunctionalModelLayers(
