@@ -106,7 +106,7 @@ def shown(folder: Path, found: list[PartState], tasks: dict[int, Task]) -> list[
 
 
 def test_the_table_has_at_most_eighty_columns_and_obeys_nobody(tmp_path: Path) -> None:
-    found = [PartState(0, "running", 1_234_567, 9_876_543, 12_345, 3.0), PartState(1, "complete", 10, 10, 0, None)]
+    found = [PartState(0, "running", 1_234_567, 9_876_543, 12_345), PartState(1, "complete", 10, 10, 0)]
     lines = shown(
         tmp_path, found, {0: Task(HOSTILE, HOSTILE, 3, HOSTILE), 1: Task("COMPLETED", "gpu-node-017.cluster")}
     )
@@ -119,8 +119,8 @@ def test_the_table_has_at_most_eighty_columns_and_obeys_nobody(tmp_path: Path) -
 
 
 def test_of_many_parts_only_those_are_listed_that_need_a_look(tmp_path: Path) -> None:
-    found = [PartState(n, "complete", 5, 5, 0, None) for n in range(500)]
-    found[7] = PartState(7, "failures", 4, 5, 1, 9.0)
+    found = [PartState(n, "complete", 5, 5, 0) for n in range(500)]
+    found[7] = PartState(7, "failures", 4, 5, 1)
     lines = shown(tmp_path, found, {7: Task("FAILED", "n2", note="NonZeroExitCode")})
     assert [line[:4] for line in lines if line[:4].isdigit()] == ["0007"]
     assert "499 more parts are not listed" in lines
