@@ -100,11 +100,14 @@ def small_files(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPat
 
 
 def pytest_configure() -> None:
-    """A suite that was started in the background ignores Ctrl-C and would hand that on to every process it starts."""
+    """A suite that was started in the background or by nohup ignores Ctrl-C or SIGHUP, and would hand that on to every
+    process it starts."""
     # Commands that tests run in processes of their own keep their compiled modules; each would compile them anew.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if threading.current_thread() is threading.main_thread():
+        for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+            if signal.getsignal(number) == signal.SIG_IGN:
+                signal.signal(number, usual)
 
 
 LONGEST = (
