@@ -303,17 +303,26 @@ def load_yaml(path: Path, *, own: bool = True) -> tuple[Any, YamlLines]:
     """The data of a YAML file with the lines of all keys. own: whether it is the user's own; another may be no link and
     no pipe, and has at most MOST bytes. Raises ContentError for what is unreadable, empty, endless, broken, or holds an
     alias, deep nesting, or a key twice."""
+    return _parse_yaml(_read_yaml(path, own=own), path)
+
+
+def _read_yaml(path: Path, *, own: bool) -> str:
+    """The text of a YAML file, within the bounds of load_yaml."""
     most = files.LONGEST_LINE if own else MOST
     try:
         with path.open("rb") if own else files.open_for_reading(path) as file:
             read = file.read(most + 1)
         if len(read) > most:
             raise ContentError(f"has more than {most:,} bytes; expected a small file of YAML", path=path)
-        text = read.decode("utf-8")
+        return read.decode("utf-8")
     except OSError as error:
         raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
     except UnicodeDecodeError as error:
         raise ContentError(f"is not UTF-8 (byte {error.start})", path=path) from None
+
+
+def _parse_yaml(text: str, path: Path) -> tuple[Any, YamlLines]:
+    """What load_yaml makes of the text of a file."""
     lines = YamlLines()
     loader: Any = None
     try:
@@ -381,22 +390,17 @@ def load_model(path: Path, model: type[Model], *, context: Any = None, own: bool
     return validate(data, model, path=path, lines=lines, context=context)
 
 
-_READ: dict[tuple[Path, type[pydantic.BaseModel]], tuple[bytes, Any]] = {}
+_READ: dict[tuple[Path, type[pydantic.BaseModel]], tuple[str, Any]] = {}
 
 
 def load_unchanged(path: Path, model: type[Model]) -> Model:
-    """What `load_model` gives, which is read and checked again only where the file has changed. model: one whose values
-    nobody changes."""
-    text = None
-    with contextlib.suppress(OSError):
-        text = path.read_bytes() if path.is_file() else None
-    known = _READ.get((path, model))
-    if text is not None and known is not None and known[0] == text:
-        found: Model = known[1]
-        return found
-    found = load_model(path, model)
-    if text is not None:
-        _READ[path, model] = (text, found)
+    """What `load_model` gives, which is parsed and checked again only where the file has changed. model: one whose
+    values nobody changes."""
+    text, known = _read_yaml(path, own=True), _READ.get((path, model))
+    if known is None or known[0] != text:
+        data, lines = _parse_yaml(text, path)
+        known = _READ[path, model] = (text, validate(data, model, path=path, lines=lines))
+    found: Model = known[1]
     return found
 
 

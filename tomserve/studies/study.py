@@ -378,10 +378,11 @@ def load_study(name: str) -> Study:
     if path is None:
         raise ConfigError(f"{one_of('study', name, study_names())}; a path ends in .py or, of a folder, in /")
     with _LOADING:
-        state, loaded = _find_state(path), _LOADED.get(path.absolute())
+        state, place = _find_state(path), path.absolute()
+        loaded = _LOADED.get(place)
         if state is None or loaded is None or loaded[0] != state:
-            loaded = state, _load_folder(path) if path.name == STUDY_FILE else load_module(path, "study")
-            _LOADED[path.absolute()] = loaded
+            module = _load_folder(path) if path.name == STUDY_FILE else load_module(path, "study")
+            loaded = _LOADED[place] = (state, module)
     module = loaded[1]
     study = vars(module).get("STUDY")
     if not isinstance(study, Study):
