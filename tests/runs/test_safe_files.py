@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import Endpoint, make_item
 from tests.helpers.outcomes import passes, refuses_in_a_line
 from tomserve.content import files
-from tomserve.errors import ConfigError
+from tomserve.errors import ConfigError, ContentError
 from tomserve.items import write_items
 from tomserve.runs import journal, runfolder
 from tomserve.runs.journal import Journal, read_rows
@@ -131,6 +131,23 @@ def make_socket(path: Path) -> None:
 KINDS = {"a named pipe": os.mkfifo, "a folder": Path.mkdir, "a socket": make_socket}
 if os.geteuid() == 0:  # /dev/zero, which never ends
     KINDS["a device"] = lambda path: os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 5))
+
+
+def test_a_pipe_or_device_is_read_only_by_the_name_of_a_stream(tmp_path: Path) -> None:
+    path, link = tmp_path / "items.jsonl", tmp_path / "link"
+    os.mkfifo(path)
+    link.symlink_to("/dev/zero")
+    for one, kind in ((path, "a named pipe"), (link, "a device")):
+        for read in (files.open_own, files.digest_file):
+            with pytest.raises(ContentError, match=f"{one.name}: is {kind}; expected a file, or the name of an open"):
+                read(one)
+    reading, writing = os.pipe()
+    os.write(writing, b"text")
+    os.close(writing)
+    try:
+        assert files.read_own(Path(f"/dev/fd/{reading}")) == b"text"
+    finally:
+        os.close(reading)
 
 
 def test_a_run_folder_may_be_reached_through_a_link(

@@ -101,10 +101,23 @@ def read_bytes(path: Path) -> bytes:
         return file.read()
 
 
+_STREAM = re.compile(r"/dev/(fd/)?[^/]+|/proc/[^/]+/fd/\d+")
+"""The names of open streams and devices."""
+
+
 def open_own(path: Path) -> BufferedReader:
     """Open a file that no stranger chooses: one that is shipped with tomserve, lies in a content folder, belongs to the
-    system or to a model's weights, or that the user has typed. It may be a link, a pipe or as long as it likes."""
-    return path.open("rb")
+    system or to a model's weights, or that the user has typed. It may be a link, as long as it likes, and a pipe where
+    it has the name of an open stream (``/dev/stdin``, ``/dev/fd/63``). Raises ContentError for a pipe or device of any
+    other name, such as may lie in a folder in place of a file: reading it may never end. Raises OSError."""
+    file = open(path, "rb", opener=_unwaiting)  # noqa: SIM115  # the caller closes it
+    mode = os.fstat(file.fileno()).st_mode
+    if (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)) and not _STREAM.fullmatch(os.path.abspath(path)):
+        file.close()
+        reason = f"is {describe_kind(mode)}; expected a file, or the name of an open stream such as /dev/stdin"
+        raise ContentError(reason, path=path)
+    os.set_blocking(file.fileno(), True)
+    return file
 
 
 def read_own(path: Path) -> bytes:
@@ -503,8 +516,8 @@ def whole_length(path: Path) -> int:
 
 
 def digest_file(path: Path) -> tuple[int, str]:
-    """Length in bytes and digest of a whole file, as a FileSnapshot names it. Raises OSError."""
-    with path.open("rb") as file:
+    """Length in bytes and digest of a whole file, as a FileSnapshot names it. Raises as `open_own` does."""
+    with open_own(path) as file:
         found = hashlib.file_digest(file, "sha256")
         return file.tell(), _name(found.hexdigest())
 

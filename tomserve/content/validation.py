@@ -310,7 +310,7 @@ def _read_yaml(path: Path, *, own: bool) -> str:
     """The text of a YAML file, within the bounds of load_yaml."""
     most = files.LONGEST_LINE if own else MOST
     try:
-        with path.open("rb") if own else files.open_for_reading(path) as file:
+        with files.open_own(path) if own else files.open_for_reading(path) as file:
             read = file.read(most + 1)
         if len(read) > most:
             raise ContentError(f"has more than {most:,} bytes; expected a small file of YAML", path=path)
