@@ -28,6 +28,7 @@ SINGLY = 1024  # Up to so many units, every unit is flipped by itself
 # Means closer than this are ties: differences are rounded to twelve decimals, while means of shares that are not equal
 # are further apart.
 ROUNDED = 1e-11
+_EQUAL = 100 * float(np.finfo(np.float64).eps)  # As scipy's: so far apart, in the largest difference, are equal means
 _WORTH = 32  # One binomial draw takes about as long as flipping this many units one by one
 
 
@@ -41,7 +42,7 @@ def sign_flip_p(differences: Floats, draws: int, seed: int) -> float:
     if sizes.size * _WORTH <= differences.size:
         nulls, tie = _by_size(sizes, counts, draws, rng), ROUNDED
     else:
-        nulls, tie = _singly(differences, draws, rng), abs(100 * float(np.finfo(np.float64).eps) * observed)
+        nulls, tie = _singly(differences, draws, rng), _EQUAL * float(np.abs(differences).max())
     less = more = 0
     for means in nulls:
         less += int(np.count_nonzero(means <= observed + tie))
@@ -72,12 +73,10 @@ def _sizes(differences: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:
 def _singly(differences: Floats, draws: int, rng: np.random.Generator) -> Iterator[Floats]:
     """Null means in batches, every unit flipped by itself: the last bit of a random word decides its sign, which is
     what scipy does with the same generator."""
+    total = differences.sum()
     for rows in batches(draws, differences.size):
         keep = rng.integers(0, 2**32, size=(rows, differences.size), dtype=np.uint32) & 1
-        total = np.zeros(rows)
-        for kept, difference in zip(keep.T, differences, strict=True):  # in turn, as scipy adds, for equal rounding
-            total += np.where(kept, difference, -difference)
-        yield total / differences.size
+        yield (2 * (keep @ differences) - total) / differences.size
 
 
 def _by_size(sizes: Floats, counts: npt.NDArray[np.int64], draws: int, rng: np.random.Generator) -> Iterator[Floats]:
