@@ -47,11 +47,15 @@ def measure(
 ) -> dict[str, dict[str, list[float]]]:
     """CPU seconds of each command of each checkout in every round; one more round, the first, does not count."""
     found: dict[str, dict[str, list[float]]] = {name: {who: [] for who in checkouts} for name in commands}
+    surroundings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     for number in range(rounds + 1):
         for name, command in commands.items():
             for who, checkout in checkouts.items():
-                home = {"PYTHONPATH": str(checkout), "PYTHONSAFEPATH": "1"}
-                home |= {"XDG_CACHE_HOME": str(folder / who / "cache")}
+                home = {
+                    "PYTHONPATH": str(checkout),
+                    "PYTHONSAFEPATH": "1",
+                    "XDG_CACHE_HOME": str(folder / who / "cache"),
+                }
                 home |= {"XDG_STATE_HOME": str(folder / who / "state"), "TOMSERVE_RUNS": str(folder / who / "asked")}
                 if name.startswith("from"):
                     shutil.rmtree(home["XDG_CACHE_HOME"], ignore_errors=True)
@@ -59,7 +63,7 @@ def measure(
                         kept.unlink()
                 shutil.rmtree(home["TOMSERVE_RUNS"], ignore_errors=True)
                 words = [word.replace("HERE", str(folder / who)) for word in command]
-                taken = cpu(words, {**os.environ, **home})
+                taken = cpu(words, surroundings | home)
                 if number:
                     found[name][who].append(taken)
     return found
