@@ -262,6 +262,18 @@ def test_files_are_opened_by_one_module() -> None:
     assert {place for place, _ in used} == set(ALLOWED), "what is allowed and not used any more"
 
 
+def test_modules_are_run_by_one_function() -> None:
+    """Python looks for a module that it is to run in the working directory, unless content/python_file.py tells it."""
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sources()
+        if path.name not in ("python_file.py", "recompute.py")  # of which the latter runs without tomserve
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Constant) and node.value == "-m"
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 @pytest.mark.parametrize(
     "code",
     ["open(x)", "x.open()", "(a / b).read_text()", "orjson.loads(x.read_bytes())", "pl.read_csv(x)", "pl.scan_parquet(x)",

@@ -3,6 +3,7 @@
 import itertools
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import yaml
 from tests.conftest import ROOT
 from tests.helpers.outcomes import refuses_in_a_line
 from tests.helpers.parted import divided_example, whole_example
+from tomserve.content.python_file import module_command
 from tomserve.errors import ConfigError
 from tomserve.web.routes import experiments
 
@@ -133,6 +135,13 @@ def test_the_run_that_parts_become_is_a_name(cli: Any, run: Path) -> None:
         path.write_bytes(orjson.dumps(record | {"run": name}))
         done = cli("merge", "mine")
         assert (done.code, "shards.json: run: expected the name of a run" in done.err) == (2, True), name
+
+
+def test_what_is_started_looks_for_no_module_in_the_folder_where_one_stands(tmp_path: Path) -> None:
+    for name in ("yaml", "orjson", "tomserve"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    done = subprocess.run(module_command("tomserve", "--version"), cwd=tmp_path, capture_output=True, check=False)
+    assert (done.returncode, done.stderr, (tmp_path / "ran").exists()) == (0, b"", False)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from unittest import mock
 
 from tests.helpers.command import children, environment
 from tomserve.cli import main as command_line
+from tomserve.content.python_file import module_command
 from tomserve.serving import server
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,12 +67,12 @@ def popen(
 ) -> Forked:
     """Have the forge start a command of `vllm_command`. It stands for subprocess.Popen and takes the same arguments."""
     (pipe,) = options["pass_fds"]
-    assert list(argv[:3]) == [sys.executable, "-m", MODULE], argv
+    assert list(argv[:4]) == module_command(MODULE), argv
     assert options["start_new_session"]
     assert OFFLINE.items() <= env.items()
     told, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        request = json.dumps([argv[3:], env, os.getcwd()]).encode()
+        request = json.dumps([argv[4:], env, os.getcwd()]).encode()
         socket.send_fds(requests, [request], [stdout.fileno(), pipe, theirs.fileno()])
     return Forked(int(told.recv(64)), told)
 

@@ -47,7 +47,7 @@ def test_the_six_models_of_the_study(name: str) -> None:
     assert (preset.model, preset.revision, Preset.lookup(model)) == (model, None, preset)
     gpus = parse_gpus("8xA100-80GB")
     argv = vllm_command(preset, preset.model, layout=choose_layout(preset, gpus), gpus=gpus).argv
-    assert argv[1:5] == ["-m", "tomserve.serving.vllm_cli", "serve", model]
+    assert argv[1:6] == ["-P", "-m", "tomserve.serving.vllm_cli", "serve", model]
     for words in (
         f"--tensor-parallel-size {parallel}",
         "--host 127.0.0.1",

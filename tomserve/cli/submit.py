@@ -8,7 +8,6 @@ import functools
 import inspect
 import os
 import shlex
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ import typer
 from tomserve.cli import evaluate, shard
 from tomserve.cli.options import App, ContentOption, console, lasting, with_content
 from tomserve.content.paths import PARTS_ENDING
+from tomserve.content.python_file import module_command
 from tomserve.content.text import say
 from tomserve.errors import ConfigError, ConflictError, MachineError
 from tomserve.serving.keys import HEADERS
@@ -301,7 +301,7 @@ def slurm(
     )  # fmt: skip
     script = render_script(
         template.expanduser() if template is not None else content.require(TEMPLATE),
-        folder=folder.resolve(), tomserve=[sys.executable, "-m", "tomserve"], tries=tries, patience=grace // 2,
+        folder=folder.resolve(), tomserve=module_command("tomserve"), tries=tries, patience=grace // 2,
         ranks=need.ranks, options=options_for_work(dividing),
         final=f'"status":"({"|".join(sorted(FINAL))})"',
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """Load a Python file that a user wrote; where it fails, name the line of that file and not tomserve's own code.
 
 Such a file is code. It is run because the user named it or put it among the content, never because something else names
-it.
+it, and not because one stands in its folder: see `module_command`.
 """
 
 import contextlib
@@ -14,6 +14,12 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from tomserve.errors import ConfigError, ContentError, Interrupted, TomserveError
+
+
+def module_command(module: str, *words: str) -> list[str]:
+    """The command that runs an installed module by this Python, with these words. By `-m` alone Python would look for
+    it, and for all that it imports, in the working directory first, whose files may be somebody else's."""
+    return [sys.executable, "-P", "-m", module, *words]
 
 
 class _SourceLoader(SourceFileLoader):

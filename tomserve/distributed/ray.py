@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tomserve.content import files
+from tomserve.content.python_file import module_command
 from tomserve.distributed.cluster import Job, Task
 from tomserve.distributed.shards import FILE, part_folder, part_states
 from tomserve.errors import ConfigError, MachineError
@@ -167,7 +168,7 @@ def run_part(name: str, folder: str, number: int, demand: TaskDemand) -> None:
 def work_command(folder: str, number: int, demand: TaskDemand) -> list[str]:
     share = ["--gpu-share", f"{demand.gpus:g}"] if 0 < demand.gpus < 1 else []
     words = ["work", folder, "--part", str(number), "--quiet", *share, *demand.words]
-    return [sys.executable, "-m", "tomserve", *words]
+    return module_command("tomserve", *words)
 
 
 def _run(words: Sequence[str], env: Mapping[str, str], log: Any) -> int:

@@ -21,6 +21,7 @@ from typing import Any
 
 import polars as pl
 
+from tomserve.content.python_file import module_command
 from tomserve.scoring.responses import ItemFile, NoiseFile, ResponseFile
 from tomserve.scoring.score import Answers, TableSpec, build_frame, pause_gc
 
@@ -104,7 +105,7 @@ def _helper(work: ScoringWork, parts: list[tuple[Path, pl.DataFrame]]) -> Iterat
     try:  # serialized here, since Polars can wait for ever where one thread serializes a frame that another reads
         told = pickle.dumps((work, parts))
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "tomserve.scoring.parallel"],
+            module_command("tomserve.scoring.parallel"),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

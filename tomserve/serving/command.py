@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from tomserve import content
+from tomserve.content.python_file import module_command
 from tomserve.errors import ConfigError, ContentError
 from tomserve.serving import keys
 from tomserve.serving.presets import Flag, Preset
@@ -96,7 +97,7 @@ def vllm_command(
         env["VLLM_BATCH_INVARIANT"] = os.environ.get("VLLM_BATCH_INVARIANT", "1")
     if Path(model).is_absolute() or Path(model).is_dir():  # a folder may be made only before the command runs
         env["HF_HUB_OFFLINE"] = "1"
-    argv = [sys.executable, "-m", "tomserve.serving.vllm_cli", "serve", model]
+    argv = module_command("tomserve.serving.vllm_cli", "serve", model)
     for name, value in (flags | preset.flags).items():
         if value is True:
             argv.append(f"--{name}")

