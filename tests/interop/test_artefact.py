@@ -268,6 +268,13 @@ def test_a_strangers_words_do_not_become_options_paths_or_programs(tmp_path: Pat
         recompute.read_record(tmp_path)
 
 
+def test_nothing_beside_the_program_is_taken_for_a_module_of_python(tmp_path: Path) -> None:
+    (tmp_path / "recompute.py").write_bytes(Path(recompute.__file__).read_bytes())
+    (tmp_path / "csv.py").write_text("raise SystemExit(9)\n")
+    done = subprocess.run([sys.executable, tmp_path / "recompute.py"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.startswith("not tried: SHA256SUMS cannot be read")) == (2, True)
+
+
 def test_what_cannot_be_tried_says_why(opened: Path, again: Again) -> None:
     code, said = again(opened, "--here", call=lambda *_, **more: SimpleNamespace(returncode=1, stderr="No module\x1b"))
     assert (code, "not tried: this Python has no tomserve (No module?)" in said) == (2, True)

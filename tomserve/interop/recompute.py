@@ -9,6 +9,11 @@ packages that this tomserve was tested with, by their digests. The files of the 
 installed. The exit code is 0 where all is the same, 1 where anything differs, 2 where it could not be tried.
 """
 
+import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    del sys.path[0]  # the artefact's folder, of which a file csv.py would otherwise be taken for Python's own module
+
 import argparse
 import csv
 import hashlib
@@ -17,7 +22,6 @@ import math
 import os
 import re
 import subprocess
-import sys
 import tempfile
 import venv
 from collections.abc import Iterator
