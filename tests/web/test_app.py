@@ -63,6 +63,10 @@ def test_it_lets_in_whoever_has_the_address_and_ends_by_a_signal(number: int, ca
         base, _, token = opened.partition("/?token=")
         assert httpx.get(f"{base}/api/v1/health").json() == {"status": "ok"}
         assert httpx.get(base).status_code == 401
+        with socket.create_connection(("127.0.0.1", httpx.URL(base).port)) as stranger, pytest.raises(OSError):
+            stranger.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
+            for _ in range(64):  # headers without end
+                stranger.sendall(b"a: " + b"x" * (1 << 20) + b"\r\n")
         with httpx.Client(follow_redirects=True) as person:
             assert person.get(opened.replace("/?", "/nothing?")).status_code == 404
             assert "server" not in person.get(f"{base}/static/workbench.css").headers
@@ -78,7 +82,7 @@ def test_it_lets_in_whoever_has_the_address_and_ends_by_a_signal(number: int, ca
     except asyncio.CancelledError:
         log.exception("Exception in ASGI application")
     log.warning("the end of %s", tokens[0])
-    assert capsys.readouterr().err == "the end of ***\n"
+    assert capsys.readouterr().err == "Invalid HTTP request received.\n" * 2 + "the end of ***\n"
     assert len(tokens) == 2
     assert len(set(tokens)) == 1, "the token is kept"
     assert (runs_root() / ".web/token").stat().st_mode & 0o077 == 0

@@ -88,6 +88,9 @@ def test_no_path_and_no_link_leads_out_of_the_data_of_the_content(tmp_path: Path
     for name in ("dataset/link.jsonl", *outside):
         with pytest.raises(ConfigError, match="is no file below dataset/"):
             items.content_path(name)
+    of_a_run = {"benchmark": "", "gold": "", "file": str(tmp_path / "content/dataset/link.jsonl")}
+    with pytest.raises(ConfigError, match="is a symbolic link"):
+        items.items(tmp_path, (), of_a_run)
 
 
 def test_a_benchmark_is_read_beside_and_browsed_in_pages() -> None:

@@ -299,6 +299,14 @@ def test_state_in_a_word() -> None:
         assert state_of(card, **facts) == state, (job, fact)
 
 
+def test_a_run_whose_card_cannot_be_read_is_nobodys_to_see_where_people_sign_in() -> None:
+    folder = example("hers", Card(owner="ada", private=True))
+    (folder / run_index.CARD_FILE).write_bytes(b'{"schema": 1, "owner"')
+    with pytest.raises(NoSuchRunError):
+        RunIndex().line("hers", Person("ben"))
+    assert "not JSON" in RunIndex().line("hers", Person()).broken
+
+
 def test_what_is_broken_is_shown_as_missing(tmp_path: Path) -> None:
     (tmp_path / "progress.json").write_bytes(b'{"pid": -1')
     (tmp_path / "workbench.json").write_bytes(b"[]")

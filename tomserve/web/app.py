@@ -190,6 +190,8 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> int:
         _log(Redactor(*keys.all_keys(), *secrets))
         config = uvicorn.Config(
             app,
+            http="h11",  # the only one that bounds what comes before a body, which strangers may send, too
+            ws="none",
             log_config=None,
             access_log=False,
             server_header=False,

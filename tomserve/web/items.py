@@ -62,6 +62,7 @@ def items(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[st
     if benchmark:
         source = benchmarks.get(benchmark).items(Path(file) if file else None, gold or None, benchmarks.ALL)
     else:
+        files.check_regular(Path(file))  # it lies in a run, which may come from anybody
         source = read_items(Path(file))
     rows: list[tuple[Any, ...]] = []
     factors: dict[str, dict[int, str]] = {}

@@ -314,7 +314,7 @@ def no_such_run(name: str) -> NoSuchRunError:
 
 
 def _read_entry(name: str, folder: Path) -> RunEntry:
-    card = Card()
+    card = Card(private=True)  # of a card that cannot be read nobody knows who may see the run
     line: dict[str, Any] = {}
     try:
         card = read_card(folder)
