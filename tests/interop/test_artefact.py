@@ -700,6 +700,13 @@ def test_a_benchmark_of_a_users_file_needs_a_licence_and_gets_a_canary(cli, tmp_
     assert "| `factor_flag` | A factor of the design: false, true. |" in card
 
 
+def test_a_canary_of_somebody_else_ends_no_block(cli, tmp_path: Path) -> None:
+    (tmp_path / "pens.py").write_text(OWN.replace("factors=", "canary='```\\n# Run `x`\\n```', factors="))
+    asked = ("export", "hub", "--benchmark", tmp_path / "pens.py", "--out", tmp_path / "pens", "--license", "mit")
+    passes(cli(*asked))
+    assert "```text\n# Run `x` ```\n```\n" in _front(tmp_path / "pens")[1]
+
+
 def test_imported_replies_need_a_licence_and_claim_nothing(cli, tmp_path: Path) -> None:
     file = sheet(tmp_path / "a.csv", "1101101011")
     assert cli("import", "csv", file, "--model", "a", "--run", "r", "--benchmark", "none", *mapped()).code == 0

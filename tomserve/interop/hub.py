@@ -420,7 +420,13 @@ def render(name: str, **values: Any) -> str:
         loader=files, trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
     )
     environment.filters["markdown"] = markdown
+    environment.filters["code_line"] = _code_line
     return environment.get_template(f"{name}.jinja").render(tomserve=__version__, **values)
+
+
+def _code_line(text: str) -> str:
+    """The text as one line of a block of code that it cannot end."""
+    return " ".join(mark_hidden(text).split()).lstrip("` ")
 
 
 def _metadata(dataset: Dataset, tables: Mapping[str, Table], canaries: Sequence[str]) -> bytes:

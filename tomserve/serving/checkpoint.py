@@ -568,7 +568,7 @@ def _special_tokens(folder: Path, tokenizer: Json) -> dict[int, str]:
     found: dict[int, str] = {}
     decoder = tokenizer.get("added_tokens_decoder")
     for number, token in decoder.items() if isinstance(decoder, Mapping) else ():
-        if str(number).isdigit():
+        if number.isdecimal() and len(number) < 19:
             found[int(number)] = _token_text(token)
     added = (read_json_object(folder / "tokenizer.json") or {}).get("added_tokens")
     for token in added if isinstance(added, list) else ():

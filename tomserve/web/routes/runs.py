@@ -152,7 +152,7 @@ def _panels(request: Request, line: RunEntry, options: Mapping[str, str]) -> dic
     upto = request.query_params.get("upto", "")
     if line.running:
         grown = _current_sizes(line)
-        if not upto.isdigit():
+        if not upto.isdecimal():
             return {"grown": grown}
         result = background.compute("panels", line.folder, upto=int(upto[:18]), **_work_options(options))
     else:
