@@ -63,10 +63,13 @@ def test_it_lets_in_whoever_has_the_address_and_ends_by_a_signal(number: int, ca
         base, _, token = opened.partition("/?token=")
         assert httpx.get(f"{base}/api/v1/health").json() == {"status": "ok"}
         assert httpx.get(base).status_code == 401
-        with socket.create_connection(("127.0.0.1", httpx.URL(base).port)) as stranger, pytest.raises(OSError):
+        sent = 0
+        with socket.create_connection(("127.0.0.1", httpx.URL(base).port)) as stranger, contextlib.suppress(OSError):
             stranger.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
-            for _ in range(64):  # headers without end
+            while sent < 64:  # headers without end
                 stranger.sendall(b"a: " + b"x" * (1 << 20) + b"\r\n")
+                sent += 1
+        assert sent < 64
         with httpx.Client(follow_redirects=True) as person:
             assert person.get(opened.replace("/?", "/nothing?")).status_code == 404
             assert "server" not in person.get(f"{base}/static/workbench.css").headers
