@@ -38,7 +38,9 @@ DATA = Path(os.environ.get("TOMSERVE_DATA") or ROOT.parent / "shared/data")
 def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What tests share is made before a test has surroundings of its own, and keeps out of the user's state, too."""
     with pytest.MonkeyPatch.context() as patched:
+        # Weights and what vLLM knows of a model's class take long to find out, and are those of the user.
         patched.setenv("HF_HOME", os.environ.get("HF_HOME") or str(cache_root() / "huggingface"))
+        patched.setenv("VLLM_CACHE_ROOT", os.environ.get("VLLM_CACHE_ROOT") or str(cache_root() / "vllm"))
         patched.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         patched.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -110,27 +112,47 @@ def pytest_configure() -> None:
                 signal.signal(number, usual)
 
 
+FORGED = tuple(f"tests/serving/test_{name}.py" for name in ("serving_started", "serving", "presets"))
+"""The files whose tests start vLLM by the forge: one process runs them all, so that vLLM is imported for them once."""
+
 LONGEST = (
-    *("tests/test_main_job.py", "tests/serving/test_serving.py", "tests/test_docs.py", "tests/serving/test_presets.py"),
-    *("tests/test_project.py", "tests/serving/test_serving_started.py"),
+    *("tests/test_main_job.py", *FORGED, "tests/test_docs.py", "tests/distributed/test_ray.py"),
+    *("tests/bench/test_benches.py", "tests/web/test_browser.py", "tests/test_project.py"),
     *("tests/serving/test_reference.py", "tests/reporting/", "tests/cli/test_cli.py", "tests/studies/test_study.py"),
-    *("tests/distributed/test_ray.py", "tests/cli/test_functional.py", "tests/distributed/test_slurm.py"),
-    *("tests/interop/", "tests/web/test_worker.py", "tests/web/test_browser.py", "tests/web/test_hostile_pages.py"),
-    *(
-        "tests/engine/test_concurrency.py",
-        "tests/docs/",
-        "tests/web/",
-        "tests/serving/",
-        "tests/studies/",
-        "tests/runs/",
-    ),
+    *("tests/cli/test_functional.py", "tests/distributed/test_slurm.py"),
+    *("tests/interop/", "tests/web/test_worker.py", "tests/web/test_hostile_pages.py"),
+    *("tests/engine/test_concurrency.py", "tests/docs/", "tests/web/", "tests/serving/", "tests/studies/"),
+    "tests/runs/",
 )
 """Where the tests that take long are, the longest first. They begin, so that the processes that share the tests end
-together; two files that serve models by vLLM have another between them, because its servers compute on the same core."""
+together."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Each file is one process's, and all files of FORGED are the same one's."""
+    if config.option.dist != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Together(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return FORGED[0] if file in FORGED else file
+
+    return Together(config, log)
 
 
 TIERS = ("system", "long")
 """Marks of the tests that run only where `-m` names them; all others are what `make test` runs. See tests/README.md."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Three of four files have no test of a tier that is asked for by name: they need not be imported."""
+    tier = config.option.markexpr
+    if tier in TIERS and collection_path.match("test_*.py"):
+        return f"mark.{tier}" not in collection_path.read_text("utf-8") or None
+    return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -138,10 +160,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     places = [*enumerate(LONGEST), (len(LONGEST), "")]
     items.sort(key=lambda item: next(place for place, name in places if item.nodeid.startswith(name)))
     left_out = [tier for tier in TIERS if tier not in (config.option.markexpr or "")]
-    others = [item for item in items if any(map(item.get_closest_marker, left_out))]
+    others = {item for item in items if any(map(item.get_closest_marker, left_out))}
     if others:
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item not in set(others)]
+        config.hook.pytest_deselected(items=list(others))
+        items[:] = [item for item in items if item not in others]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -5,8 +5,9 @@
 
 Importing vLLM is four fifths of what a start costs. Here one process imports it once. A server that is started within
 `servers()`, or by a command line that `tomserve` starts, is a child of that process, with the command's own arguments,
-environment, log and process group; its engine is forked, too. What differs from a start in the usual way: plugins are
-loaded once, and what vLLM reads from the environment while it is imported is what the forge was started with.
+environment, log and process group; its engine is forked, too. What differs from a start in the usual way: the engine
+has the plugins of its server, a model's class is looked at in that process rather than in one that imports vLLM for it,
+and what vLLM reads from the environment while it is imported is what the forge was started with.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from types import SimpleNamespace
 from typing import IO, Any
 from unittest import mock
 
-from tests.helpers.command import children, environment
+from tests.helpers.command import children, environment, until
 from tomserve.cli import main as command_line
 from tomserve.content.python_file import module_command
 from tomserve.serving import server
@@ -136,6 +137,22 @@ class Forge:
                 process.kill()
         return process.returncode, said
 
+    def call(self, *arguments: str, log: Path, env: dict[str, str] | None = None, seconds: float = 500) -> int:
+        """Run `vllm ARGUMENTS`, such as run-batch, or a program that uses vLLM (-c PROGRAM ARGUMENTS) to its end; returns
+        its exit code. log: the file for what it says. env: what is added to the environment."""
+        reading, writing = os.pipe()
+        try:
+            with log.open("wb") as output:
+                options = {"env": {**os.environ, **OFFLINE, **(env or {})}, "stdout": output, "start_new_session": True}
+                command = [sys.executable, "-m", MODULE, *arguments]
+                process = popen(self._ours, command, pass_fds=(reading,), **options)
+            assert until(lambda: process.poll() is not None, seconds), log.read_text()[-3000:]
+        finally:
+            os.close(reading)
+            os.close(writing)  # which ends the command, where it still runs
+        assert process.returncode is not None
+        return process.returncode
+
 
 # ── the forge's own process ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -150,7 +167,7 @@ def _serve(requests: socket.socket) -> None:
             if one is requests:
                 data, files, _, _ = socket.recv_fds(requests, LONGEST, 3)
                 if not data:
-                    raise SystemExit(0)
+                    os._exit(0)  # to free what was imported takes seconds
                 told = socket.socket(fileno=files[2])
                 if (pid := os.fork()) == 0:
                     requests.close()
@@ -201,6 +218,9 @@ def _import() -> None:
     system_utils: Any = importlib.import_module("vllm.utils.system_utils")
     forked = SimpleNamespace(get_context=lambda method: multiprocessing.get_context("fork"))
     system_utils.multiprocessing = forked  # vLLM insists on "spawn" where it computes on a CPU
+    registry: Any = importlib.import_module("vllm.model_executor.models.registry")
+    registry._run_in_subprocess = lambda look: look()  # it imports vLLM once more, so that CUDA is not begun here
+    assert not importlib.import_module("vllm.plugins").plugins_loaded, "every server is to find its plugins by itself"
     # A signal to the engine would otherwise be told to the event loop of the process that it was forked from.
     os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
 
@@ -216,7 +236,10 @@ def main() -> None:
     threads = len(os.listdir("/proc/self/task"))
     assert threads == 1, f"vLLM has started {threads - 1} threads, which a forked process would lack"
     _serve(requests)
-    importlib.import_module(MODULE).main()
+    if sys.argv[1] == "-c":
+        exec(sys.argv[2], {"__name__": "__main__"})
+    else:
+        importlib.import_module(MODULE).main()
 
 
 if __name__ == "__main__":

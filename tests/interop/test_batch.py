@@ -1,7 +1,9 @@
-"""Batch files: what is exported, answered by somebody else, also a real vLLM, and imported is a run like one of our own."""
+"""Batch files: what is exported, answered by somebody else, and imported is a run like one of our own.
+
+A real vLLM answers one in tests/serving/test_serving_started.py.
+"""
 
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,6 @@ from tomserve.content import paths
 from tomserve.engine.request import Identity
 from tomserve.items import write_items
 from tomserve.runs.journal import Journal, read_rows, row_identity
-from tomserve.serving import install, serve
-from tomserve.serving.server import free_port
 
 
 @pytest.fixture
@@ -312,36 +312,3 @@ def test_a_queue_asks_a_part_of_an_evaluation_that_was_divided(folder: Path, end
     assert cli("merge", "r").code == 0
     theirs = {row_identity(row): said(row) for _, row in read_rows(own / "responses.jsonl")}
     assert {row_identity(row): said(row) for row in rows(folder)} == theirs
-
-
-OF_SERVERS = ("--host", "--port", "--max-num-queued-reqs")
-"""Flags of a server that `run-batch` does not have."""
-
-
-@pytest.mark.system
-@pytest.mark.timeout(600)
-@pytest.mark.skipif(install.installed_engine() is None, reason="vLLM is not installed (`make test` installs it)")
-def test_what_vllm_answers_in_a_batch_becomes_a_run(tmp_path: Path, cli: Any) -> None:
-    asked = tmp_path / "asked.jsonl"
-    options = ("--benchmark", "perturbed", "--model", "reference", "--strategy", "vanilla", "--limit", "8")
-    passes(cli("export", "batch", *options, "--max-tokens", "40", "--run", "r", "--out", asked))
-    long = asked.read_bytes().splitlines()[0].replace(b'"max_tokens":40', b'"max_tokens":99999')
-    asked.write_bytes(asked.read_bytes().replace(asked.read_bytes().splitlines()[0], long))
-    (replica,) = serve.plan_replicas(serve.ServeOptions("reference", port=free_port()))
-    words, env = replica.command.argv, replica.command.env
-    at = words.index("serve")
-    model, flags = words[at + 1], words[at + 2 :]
-    kept = [word for place, word in enumerate(flags) if not {word, *flags[max(0, place - 1) : place]} & set(OF_SERVERS)]
-    command = [*words[:at], "run-batch", "-i", asked, "-o", tmp_path / "answered.jsonl", "--model", model, *kept]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    read = cli("import", "batch", tmp_path / "answered.jsonl", "--run", "r")
-    assert read.code == 1, read.err  # the one request that wants more tokens than the model has room for
-    assert "8 rows added from 8 results: 1 http_400, 7 ok" in read.out, read.out
-    rows = [row for _, row in read_rows(tmp_path / "runs/r/responses.jsonl")]
-    assert {row["served_model"] for row in rows if row["status"] == "ok"} == {"reference"}
-    assert all(row["usage"]["prompt"] > 100 for row in rows if row["status"] == "ok")
-    assert all("token" in row["error"] for row in rows if row["status"] != "ok")
-    scored = cli("score", "r", "--out", tmp_path / "scores.csv")
-    assert scored.code in (0, 1), scored.err
-    assert (tmp_path / "scores.csv").read_text().count("\n") == 9
