@@ -25,11 +25,18 @@ ADDRESS = "http://localhost:8000/v1"
 ENOUGH = "66"
 """The questions that are asked where a page asks all: a story or pair for each task would do, and all take minutes."""
 
+CHAINS = "12"
+"""The chains that are edited where a page has all edited: each is asked again in many ways."""
+
+WORLDS = "28"
+"""The worlds that are generated where a page has more: readers are fitted to all questions about them."""
+
 ELSEWHERE = {
     "make web": "tests/web/test_app.py starts the workbench, looks at it, and ends it",
     "make eval": "tests/test_main_job.py evaluates with the server that tomserve starts",
     "make eval LIMIT=66": "tests/test_main_job.py evaluates with the server that tomserve starts",
     "make eval BENCHMARK=worlds LIMIT=300": "tests/test_main_job.py evaluates with the server that tomserve starts",
+    "make stability BASE_URL=http://localhost:8000/v1 LIMIT=40": "tests/test_docs.py follows docs/how-to/stability.md",
     "make search MODEL=reference": "tests/workflows/test_search.py searches, by the command that this calls",
     "make functional": "tests/cli/test_functional.py measures the three layers, by the command that this calls",
     "make eval MODEL=smollm2 LIMIT=136": "tests/serving/test_serving_started.py asks the same model fewer questions",
@@ -107,15 +114,13 @@ def put(words: list[str], *options: str) -> None:
 class Reader:
     """Somebody who follows a page in a folder of his own, with the endpoint of a test at hand.
 
-    `runs` holds the example run, and copies of the runs in `begun` (see `begin`). reports: how many evaluations write
-    their report, which takes seconds; the commands that make reports have tests of their own. `said` is what the commands
-    have printed.
+    `runs` holds the example run, and copies of the runs in `begun` (see `begin`). Evaluations write no report, which
+    takes seconds; the commands that make reports have tests of their own. `said` is what the commands have printed.
     """
 
     folder: Path
     endpoint: Endpoint
     begun: Path | None = None
-    reports: int = 0
     said: list[str] = field(default_factory=list)
     _typed: set[str] = field(default_factory=set)
 
@@ -180,16 +185,14 @@ class Reader:
         question = next(iter(benchmarks.load("hitom", self.folder / "Hi-ToM_data.json")))
         (self.folder / "hitom.jsonl").write_text(json.dumps({"item": question.id, "text": "B"}))
 
-    def follow(self, page: str, without: tuple[str, ...] = ()) -> None:
-        """Write the page's files, run its commands, but for those with such words, and then its programs; each has to
-        succeed."""
+    def follow(self, page: str) -> None:
+        """Write the page's files, run its commands and then its programs; each has to succeed."""
         for name, text in files(page).items():
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         for command in commands(page):
-            if not any(words in command for words in without):
-                self.type(command)
+            self.type(command)
         if program := "\n".join(programs(page)).replace(ADDRESS, self.endpoint.url):
             self._run([*self._python("-c"), "-c", program], program)
 
@@ -198,7 +201,7 @@ class Reader:
         words = command.replace(ADDRESS, self.endpoint.url).split()
         if {"--key", "--signers"} & set(words) and not SIGNS:
             return
-        if words[:2] == ["vllm", "run-batch"]:  # tests/interop/test_batch.py runs the real one, which takes long
+        if words[:2] == ["vllm", "run-batch"]:  # tests/serving/test_serving_started.py runs the real one
             batches.answered([self.folder / words[words.index("-i") + 1]], self.folder / words[words.index("-o") + 1])
             return
         if words[0] == "inspect":  # the real one, which these tests bring along
@@ -214,18 +217,24 @@ class Reader:
             return
         if words[0] == "make":
             words += ["-C", str(ROOT), f"VENV={self.venv}"]
-            if words[1] in ("eval", "stability") and not any(word.startswith("MODEL=") for word in words):
+            if words[1] == "eval" and not any(word.startswith("MODEL=") for word in words):
                 words.append("MODEL=my-model")  # the endpoint of this test serves two
             if words[1] == "eval" and not any(word.startswith("LIMIT=") for word in words):
                 words.append(f"LIMIT={ENOUGH}")
+            if words[1] == "faithfulness":
+                words.append(f"LIMIT={CHAINS}")
         elif words[1] == "causal" and "--plan" not in words:
             put(words, "--limit", "24", "--fewest", "2", "--layers", "4", "--alphas", "0.03")
+        elif words[1] == "faithfulness":
+            put(words, "--limit", CHAINS)
         elif words[1] == "functional":
             words += ["--no-report", "--benchmark", f"worlds={self._worlds()}"]
             if "--plan" not in words:
                 put(words, "--limit", "24")
             if "--weights" in words:
                 put(words, "--layers", "4", "--alphas", "0.03", "--fewest", "2", "--cases", "24")
+        elif words[1] == "generate" and "--worlds" in words:
+            put(words, "--worlds", WORLDS)
         elif words[1] == "search":
             put(words, "--budget", "200")
             words += ["--no-report", "my-model"]
@@ -233,10 +242,8 @@ class Reader:
             words += ["--limit", ENOUGH]
         elif "--benchmark" in words and words[1] == "eval" and "--model" not in words:
             words += ["--model", "my-model"]
-        if words[1] in ("eval", "stability"):
-            self.reports -= 1
-            if self.reports < 0 and not any(word.startswith("ARGS=") for word in words):
-                words.append("ARGS=--no-report" if words[0] == "make" else "--no-report")
+        if words[1] in ("eval", "stability") and not any(word.startswith("ARGS=") for word in words):
+            words.append("ARGS=--no-report" if words[0] == "make" else "--no-report")
         self._run(words, command)
 
     def _on_slurm(self, words: list[str]) -> None:
