@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 import tomserve
 from tests.conftest import ROOT
 from tests.helpers.documents import Reader, commands
+from tests.helpers.wheels import built_wheel
 from tomserve.runs.manifest import make_portable
 
 PUBLIC = [
@@ -159,11 +160,9 @@ def test_a_release_names_all_that_it_was_tested_with(tmp_path: Path) -> None:
 
 
 @pytest.mark.system
-def test_a_wheel_works_from_an_empty_folder(tmp_path: Path) -> None:
+def test_a_wheel_works_from_an_empty_folder(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Build the wheel, install it alone, and use it where no checkout is near."""
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", tmp_path, str(ROOT)], check=True, cwd=tmp_path)
-    (wheel,) = tmp_path.glob("tomserve-*.whl")
+    pip, wheel = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"], built_wheel(tmp_path_factory)
     site, empty = tmp_path / "site", tmp_path / "empty"
     empty.mkdir()
     subprocess.run([*pip, "install", "--no-deps", "--no-index", "--target", site, wheel], check=True, cwd=empty)
@@ -228,17 +227,12 @@ def test_make_alone_explains_itself() -> None:
     assert "make docs" in shown
 
 
-DEAR = ("stability",)
-"""Words of the README's commands that take seconds each, and that nothing else on the page builds on."""
-
-
-@pytest.mark.parametrize("without", [DEAR, pytest.param((), marks=pytest.mark.system)], ids=["", "to the end"])
-def test_what_the_readme_tells_the_reader_to_type_works(endpoint, tmp_path: Path, without: tuple[str, ...]) -> None:
+def test_what_the_readme_tells_the_reader_to_type_works(endpoint, tmp_path: Path) -> None:
     """In order, as written, but for the address of the endpoint; make gets an environment that is set up already."""
     page = (ROOT / "README.md").read_text()
     assert len(commands(page)) > 7
-    reader = Reader(tmp_path, endpoint, Reader.begin(tmp_path / "begun", endpoint), reports=0 if without else 1)
-    reader.follow(page, without)
+    reader = Reader(tmp_path, endpoint, Reader.begin(tmp_path / "begun", endpoint))
+    reader.follow(page)
     made = "perturbed-2-reference perturbed-reference perturbed-2-my-model mine faithfulness-mine notebook "
     made += "example functional-example"
     assert {path.name for path in reader.runs.iterdir()} == set(made.split())

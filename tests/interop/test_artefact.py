@@ -28,6 +28,7 @@ from tests.helpers.foreign_files import mapped, sheet
 from tests.helpers.outcomes import passes, refuses
 from tests.helpers.parted import divided_example
 from tests.helpers.reports import run_folder
+from tests.helpers.wheels import built_wheel
 from tomserve import __version__, benchmarks
 from tomserve.errors import ConfigError
 from tomserve.interop import artefact, hub, inspect_export, recompute
@@ -480,13 +481,16 @@ def test_an_environment_that_cannot_be_made_is_told(tmp_path: Path, monkeypatch:
     "packages", [pytest.param("lent", marks=pytest.mark.system), pytest.param("installed", marks=pytest.mark.long)]
 )
 def test_the_tables_are_computed_again_in_a_new_environment(
-    place: Path, tmp_path: Path, plain: None, monkeypatch: pytest.MonkeyPatch, packages: str
+    place: Path,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    plain: None,
+    monkeypatch: pytest.MonkeyPatch,
+    packages: str,
 ) -> None:
     """With a wheel of this checkout, which the artefact brings. To install the packages takes minutes; else those of
     this environment are lent to the new one, behind its own."""
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", tmp_path, ROOT], check=True, cwd=tmp_path)
-    (wheel,) = tmp_path.glob("tomserve-*.whl")
+    wheel = built_wheel(tmp_path_factory)
     made = _made(tmp_path, [str(place / "runs/example")], wheel=wheel)
     assert recompute.read_record(made)["wheel"] == wheel.name
     assert f"python recompute.py --wheel {wheel.name}" in (made / "README.md").read_text()
