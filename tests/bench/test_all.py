@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
     for name, text in benches.items():
         (tmp_path / f"{name}.py").write_text(text)
         arguments = str(tmp_path / "child") if name == "overlong" else "--rounds 2"
-        plan.append({"bench": name, "quick": arguments, "long": "", "budget": 15 if name == "overlong" else 60})
+        plan.append({"bench": name, "quick": arguments, "long": "", "budget": 8 if name == "overlong" else 60})
     plan.append({"name": "only-long", "bench": "good", "long": "--rounds 9"})
     (tmp_path / "plan.yaml").write_text(yaml.safe_dump(plan))
     return tmp_path

@@ -224,12 +224,13 @@ class Door:
 
 @dataclass
 class Evaluation:
-    """An evaluation of forty questions, divided into four parts and submitted."""
+    """An evaluation of forty questions, divided into so many parts and submitted."""
 
     cli: Cli
     slurm: Slurm
     folder: Path
     door: Door
+    parts: int
     job: str = ""
 
     def submit(self, *options: str) -> None:
@@ -248,13 +249,14 @@ class Evaluation:
     def done(self) -> None:
         """Wait until the job has ended; then everything must be asked, and nothing that was kept may be asked twice."""
         self.slurm.until(self.slurm.empty, 120)
-        assert [part.state for part in part_states(self.folder)] == ["complete"] * 4, self.logs()
+        assert [part.state for part in part_states(self.folder)] == ["complete"] * self.parts, self.logs()
         rows = self.rows()
         assert sorted(row["item"] for row in rows) == sorted(f"demo/{number}" for number in range(1, 41))
         assert {row["status"] for row in rows} == {"ok"}
 
     def rows(self) -> list[dict[str, Any]]:
-        return [row for n in range(4) for _, row in read_rows(part_folder(self.folder, n) / "responses.jsonl")]
+        places = [part_folder(self.folder, number) / "responses.jsonl" for number in range(self.parts)]
+        return [row for place in places for _, row in read_rows(place)]
 
     def starts(self, part: int) -> list[str]:
         """The nodes on which a part was started, one after the other."""
@@ -276,15 +278,22 @@ class Evaluation:
 
 
 @pytest.fixture
-def evaluation(cli: Cli, slurm: Slurm, endpoint: Endpoint, tmp_path: Path) -> Evaluation:
-    """Four parts, to be asked of an endpoint that answers the first half of the questions at once."""
+def evaluation(
+    cli: Cli, slurm: Slurm, endpoint: Endpoint, tmp_path: Path, request: pytest.FixtureRequest
+) -> Evaluation:
+    """Four parts, or as many as the test says, to be asked of an endpoint that answers the first half of the questions at
+    once."""
     items = tmp_path / "items.jsonl"
     items.write_bytes(b"".join(make_item(number).to_json() + b"\n" for number in range(1, 41)))
     door = Door()
     endpoint.hold = door.hold
     asked = ("--benchmark", "items", "--path", str(items), "--strategy", "vanilla", "--base-url", endpoint.url)
-    passes(cli("shard", "--run", "mine", "--parts", "4", *asked))
-    return Evaluation(cli, slurm, tmp_path / "runs/mine.parts", door)
+    parts = getattr(request, "param", 4)
+    passes(cli("shard", "--run", "mine", "--parts", parts, *asked))
+    return Evaluation(cli, slurm, tmp_path / "runs/mine.parts", door, parts)
+
+
+two_parts = pytest.mark.parametrize("evaluation", [2], indirect=True, ids=["two parts"])
 
 
 def keyed(folder: Path) -> dict[str, tuple[str, str]]:
@@ -339,6 +348,7 @@ def test_tasks_that_are_killed_or_requeued_go_on(evaluation: Evaluation, slurm: 
 
 
 @pytest.mark.system
+@two_parts
 def test_before_its_time_is_up_a_task_stops_and_starts_itself_again(
     evaluation: Evaluation, slurm: Slurm, tmp_path: Path
 ) -> None:
@@ -346,22 +356,23 @@ def test_before_its_time_is_up_a_task_stops_and_starts_itself_again(
     template.write_text((ROOT / "launch/slurm/array.sh.jinja").read_text().replace("{{ patience }}", "2"))
     evaluation.submit("--time", "1", "--grace", "58", "--tries", "20", "--template", str(template))
     evaluation.half()
-    slurm.until(lambda: any(len(evaluation.starts(part)) > 1 for part in range(4)), 120)
+    slurm.until(lambda: any(len(evaluation.starts(part)) > 1 for part in range(2)), 120)
     evaluation.open()
     evaluation.done()
     assert "ended with exit code 143 before all was asked; starts again" in evaluation.logs()
 
 
 @pytest.mark.system
+@two_parts
 def test_a_task_that_gets_nowhere_gives_up(evaluation: Evaluation, slurm: Slurm, endpoint: Endpoint, cli: Cli) -> None:
     endpoint.models = ["another"]
     evaluation.submit("--tries", "2")
     slurm.until(slurm.empty, 120)
-    assert all(len(evaluation.starts(part)) == 2 for part in range(4)), evaluation.logs()
-    assert evaluation.logs().count("gives up: 2 starts in a row have brought no answer, on n") == 4
+    assert all(len(evaluation.starts(part)) == 2 for part in range(2)), evaluation.logs()
+    assert evaluation.logs().count("gives up: 2 starts in a row have brought no answer, on n") == 2
     shown = cli("status", "mine")
     assert shown.code == 3
-    assert shown.out.count("FAILED") >= 4
+    assert shown.out.count("FAILED") >= 2
     endpoint.models = ["tiny"]
     evaluation.open()
     evaluation.submit("--tries", "1")
@@ -369,6 +380,7 @@ def test_a_task_that_gets_nowhere_gives_up(evaluation: Evaluation, slurm: Slurm,
 
 
 @pytest.mark.system
+@two_parts
 def test_slurm_is_left_with_what_it_takes_to_find_no_key(
     evaluation: Evaluation, slurm: Slurm, monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint, tmp_path: Path
 ) -> None:

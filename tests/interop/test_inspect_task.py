@@ -5,9 +5,7 @@ import asyncio
 import importlib
 import json
 import math
-import os
 import re
-import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -44,8 +42,8 @@ class Both:
     ours: list[dict[str, Any]]
 
 
-def evaluated(endpoint: Endpoint, logs: Path, task: str, epochs: int = 1, **given: Any) -> Any:
-    """Have Inspect ask an endpoint; given: the arguments of the task."""
+def evaluated(endpoint: Endpoint, logs: Path, task: str, epochs: int = 1, most: int | None = None, **given: Any) -> Any:
+    """Have Inspect ask an endpoint. most: the samples that it asks, of those of the task. given: the task's arguments."""
     from inspect_ai import eval as evaluate
 
     with pytest.MonkeyPatch.context() as patched:
@@ -57,6 +55,7 @@ def evaluated(endpoint: Endpoint, logs: Path, task: str, epochs: int = 1, **give
             task_args=given,
             log_dir=str(logs),
             epochs=epochs,
+            limit=most,
             display="none",
             max_connections=4,
             max_retries=1,
@@ -175,22 +174,13 @@ def test_what_cannot_be_asked_is_told_in_one_line(given: dict[str, Any], said: s
 
 
 @pytest.mark.system
-def test_the_command_line_finds_tasks_by_the_entry_point(endpoint: Endpoint, tmp_path: Path) -> None:
-    from inspect_ai.log import list_eval_logs, read_eval_log
-
+def test_a_task_of_which_inspect_asks_a_part_is_logged_without_the_rest(endpoint: Endpoint, tmp_path: Path) -> None:
+    """tests/test_docs.py has Inspect's command line find the tasks."""
     endpoint.script = free_or_various
-    words = "eval tomserve/perturbed_2 -T strategy=cot --model openai-api/tiny/tiny --log-dir logs --limit 5"
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("INSPECT_", "TOMSERVE_"))}
-    environment = {**kept, "TINY_API_KEY": "none", "TINY_BASE_URL": endpoint.url, "COLUMNS": "200"}
-    command = [Path(sys.executable).with_name("inspect"), *words.split(), "--display", "plain"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (info,) = list_eval_logs(str(tmp_path / "logs"))
-    log = read_eval_log(info.name)
-    assert log.status == "success"
+    log = evaluated(endpoint, tmp_path / "logs", "tomserve/perturbed_2", most=5, strategy="cot")
     assert len(log.samples) == len(endpoint.requests) == 5
     assert log.eval.dataset.samples == registered()["perturbed_2"], "what the register is told"
-    assert Path(info.name.removeprefix("file://")).stat().st_size < 100_000, "it holds no benchmark"
+    assert Path(log.location.removeprefix("file://")).stat().st_size < 100_000, "it holds no benchmark"
 
 
 def test_conditions_with_commas_survive_inspects_lists() -> None:

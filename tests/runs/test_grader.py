@@ -2,6 +2,7 @@
 A model that rewrites texts: what it is asked, what of its replies is kept, what is dropped, what survives a crash."""
 
 import asyncio
+import functools
 import re
 from collections import Counter
 from pathlib import Path
@@ -155,9 +156,8 @@ def test_the_same_weights_under_another_name_are_the_evaluated_model(endpoint: E
     assert "is the evaluated model (weights-7b)" in cli("score", "mine", "--reader", endpoint.url).err
 
 
-@pytest.mark.system
 def test_nonsense_and_failures_are_no_readings(endpoint: Endpoint, cli, run: Path, monkeypatch) -> None:
-    monkeypatch.setattr(grader.ReadingJob.__dataclass_fields__["policy"], "default_factory", _impatient)
+    monkeypatch.setattr(grader, "ReadingJob", functools.partial(grader.ReadingJob, policy=FAST))
 
     def script(body: dict[str, Any], n: int) -> Any:
         text = quoted(body)
@@ -183,12 +183,6 @@ def test_nonsense_and_failures_are_no_readings(endpoint: Endpoint, cli, run: Pat
     done = cli("score", "mine", "--reader", endpoint.url)
     assert len(endpoint.requests) == asked + 1, "only what got no reply is asked again"
     assert "tiny found an answer in 5, none in 1, replied to 2 with what is no choice\n" in done.out
-
-
-def _impatient() -> Any:
-    from tests.helpers.asking import FAST
-
-    return FAST
 
 
 def test_another_reader_is_another_set_of_choices(endpoint: Endpoint, cli, run: Path) -> None:
