@@ -259,19 +259,14 @@ def test_what_is_worked_out_beforehand_is_what_reading_would_find(audience: Audi
     for chain in CHAINS:
         strange = bool(bits(chain) & audience.strangers)
         assert not (strange and _walk(audience, chain))
-        if audience.joint and not strange:
-            assert _walk(audience, chain)
         if audience.memoryless and not strange:
             ending = BITS[chain[-1]] << 1 if chain else 1
             assert bool(audience.endings & ending) == _walk(audience, chain)
 
 
-def test_what_is_joint_and_what_keeps_nothing_of_those_before_the_last() -> None:
+def test_what_keeps_nothing_of_those_before_the_last() -> None:
     found = (together(3), together(0), shared_hearsay(1, 2, 2), apart(3), hearsay(1, 2, 2))
-    assert [audience.joint for audience in found] == [True, True, False, False, False]
     assert [audience.memoryless for audience in found] == [True, True, True, False, False]
-    assert not Audience((((1, 0),),), 0).joint
-    assert not Audience((((1, 0),), ((2, 1),)), 1).joint, "Bo leads nowhere, though a step has him"
     assert (shared_hearsay(1, 6, 2).endings, apart(3).endings) == (2 << 1, 0)
 
 

@@ -11,7 +11,7 @@ from tests.conftest import data_file
 from tests.helpers.choices_files import QUESTIONS, fantom_name, fantom_rows, fantom_sets
 from tests.helpers.strategies import talk
 from tomserve.benchmarks.published.base import git_blob_name
-from tomserve.benchmarks.published.fantom import BENCHMARK, OWN, official
+from tomserve.benchmarks.published.fantom import BENCHMARK, METRIC, OWN
 from tomserve.errors import ContentError
 from tomserve.prompting.strategy import Strategy
 from tomserve.scoring.answers import Reading, read_reply
@@ -65,10 +65,10 @@ def test_the_official_reading_is_that_of_the_authors_program(tmp_path: Path) -> 
         letters = "ab" if item.choices[0] == item.answer else "ba"
         for form in (*OFFICIAL, "({1})", "It is {0}"):
             text, right = form.format(*letters), form in OFFICIAL
-            assert official(item, Reading(None, None, text=text)) == {"metric_official": right}, text
+            assert METRIC.compute(item, Reading(None, None, text=text)) == {"metric_official": right}, text
             if right and form not in ("({1}) and not ({0})", "{0}, yes"):
                 assert read_reply(text, LetteredChoices(item.choices)).answer == item.answer, text
-    assert official(item, Reading(None, None, text='{"answer": "x"}')) == {}
+    assert METRIC.compute(item, Reading(None, None, text='{"answer": "x"}')) == {}
 
 
 def test_the_official_form_shows_the_conversation_and_the_options_in_brackets(tmp_path: Path) -> None:

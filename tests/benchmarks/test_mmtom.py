@@ -8,7 +8,7 @@ import pytest
 from tests.helpers.choices_files import mmtom_rows
 from tests.helpers.strategies import talk
 from tomserve.benchmarks.published.base import audit_items
-from tomserve.benchmarks.published.mmtom import BENCHMARK, official
+from tomserve.benchmarks.published.mmtom import BENCHMARK, METRIC
 from tomserve.benchmarks.published.mumatom import decode_description
 from tomserve.prompting.strategy import Strategy
 from tomserve.scoring.answers import Reading, read_reply
@@ -41,8 +41,8 @@ def test_the_official_form_and_reading(path: Path) -> None:
     assert [" ".join(line.split()) for line in original if line] == lines[:-1]
     assert lines[-1] == "Answer:"
     for text, right in (("b", True), (" B.", True), ("\nbecause", True), ("a", False), ("(b)", False), ("", False)):
-        assert official(item, Reading(None, None, text=text)) == {"metric_official": right}, text
-    assert official(item, Reading(None, None, text='{"answer": "b"}')) == {}
+        assert METRIC.compute(item, Reading(None, None, text=text)) == {"metric_official": right}, text
+    assert METRIC.compute(item, Reading(None, None, text='{"answer": "b"}')) == {}
     assert read_reply("(b)", LetteredChoices(item.choices)).answer == item.answer, (
         "which the authors' reading takes for wrong"
     )

@@ -1,7 +1,7 @@
 """ToMATO: what an item says of its question, and the authors' reading of replies."""
 
 from tests.helpers.choices_files import write_all
-from tomserve.benchmarks.published.tomato import BENCHMARK, official
+from tomserve.benchmarks.published.tomato import BENCHMARK, METRIC
 from tomserve.scoring.answers import Reading
 
 
@@ -21,5 +21,5 @@ def test_the_authors_take_the_first_letter_in_brackets(tmp_path) -> None:
     write_all(tmp_path)
     item = next(iter(BENCHMARK.items(tmp_path / "tomato_fb.json")))
     said = {"[B]": True, "Not [A] but [B]": False, "[[B]]": True, "[,] [B]": False, "B": False, "": False}
-    assert {text: official(item, Reading(None, None, text=text))["metric_official"] for text in said} == said
-    assert official(item, Reading(None, None, text='{"answer": "[B]"}')) == {}
+    assert {text: METRIC.compute(item, Reading(None, None, text=text))["metric_official"] for text in said} == said
+    assert METRIC.compute(item, Reading(None, None, text='{"answer": "[B]"}')) == {}

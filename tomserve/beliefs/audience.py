@@ -31,7 +31,6 @@ class Audience:
     accepting: int
     leads: tuple[dict[int, int], ...] = field(init=False, compare=False, repr=False)  # the steps by agent
     strangers: int = field(init=False, compare=False, repr=False)  # agents of no step, who take nothing over
-    joint: bool = field(init=False, compare=False, repr=False)  # whether every chain without strangers takes it over
     memoryless: bool = field(init=False, compare=False, repr=False)  # whether only the last agent counts, as mostly
     endings: int = field(init=False, compare=False, repr=False)  # then: the last agents shifted by 1, bit 0 for none
 
@@ -44,7 +43,6 @@ class Audience:
             leads.append(found)
         object.__setattr__(self, "leads", tuple(leads))
         object.__setattr__(self, "strangers", ~sum({agent for found in leads for agent in found}))
-        object.__setattr__(self, "joint", len(leads) == self.accepting == 1)
         memoryless = all(found == leads[0] for found in leads)
         ends = sum(agent for agent, state in leads[0].items() if self.accepting >> state & 1) if memoryless else 0
         object.__setattr__(self, "memoryless", memoryless)

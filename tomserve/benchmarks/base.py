@@ -23,7 +23,7 @@ import polars as pl
 from tomserve.benchmarks.counterfactuals import Case, NoCase, find_problem
 from tomserve.content.python_file import describe_failure
 from tomserve.errors import ConfigError, ContentError, InapplicableError, TomserveError, one_of
-from tomserve.items import EVERY, Item
+from tomserve.items import EVERY, Item, read_items
 from tomserve.items import where as met
 from tomserve.items.draw import WHOLE_CLUSTERS, Draw
 from tomserve.scoring.baselines import Baseline
@@ -109,6 +109,15 @@ def run_user_code(file: Path, what: str, call: Callable[[], _Result]) -> _Result
         raise
     except Exception as error:
         raise describe_failure(error, file, what) from None
+
+
+def read_own(path: Path, name: str) -> Iterator[Item]:
+    """The items of a file. Raises ContentError as `read_items` does, and for an item of another benchmark than that."""
+    for item in read_items(path):
+        if item.benchmark != name:
+            reason = f"item {item.id!r} is of benchmark {item.benchmark!r}; use --benchmark items"
+            raise ContentError(reason, path=path)
+        yield item
 
 
 def require_choices(items: Iterable[Item]) -> Iterator[Item]:

@@ -48,13 +48,12 @@ Roles = Callable[[Item], dict[str, str]]
 
 
 def predict_held_out(
-    items: Sequence[Item], features: Features, roles: Roles, only: Collection[str] | None = None, penalty: float = 1.0
+    items: Sequence[Item], features: Features, roles: Roles, only: Collection[str] | None = None
 ) -> dict[str, str]:
     """Answers by item id, by multinomial logistic regression on counts of features; each stage from the others.
 
     What is predicted is the role of the answer, because the labels differ between stages. roles: the labels by role; an
-    answer that has none counts as the second. only: the stages that are answered, None for all. penalty: how strong the
-    quadratic penalty on the weights is.
+    answer that has none counts as the second. only: the stages that are answered, None for all.
     """
     import numpy as np  # imported here, because scoring imports modules that import this one, and needs no fit
     from scipy import sparse
@@ -78,14 +77,14 @@ def predict_held_out(
         # A word that occurs in one stage alone cannot help to predict another.
         known = sum(one for stage, one in occurs.items() if stage != left_out) > 1
         x = sparse.csr_array(sparse.hstack([words[:, np.flatnonzero(known)], np.ones((len(items), 1))], format="csr"))
-        chosen = (x[test] @ _fit(x[~test], told[~test], penalty)).argmax(axis=1)
+        chosen = (x[test] @ _fit(x[~test], told[~test])).argmax(axis=1)
         for row, role in zip(np.flatnonzero(test), chosen, strict=True):
             answers[items[row].id] = labels[row][names[role]]
     return answers
 
 
-def _fit(x: sparse.csr_array, y: np.ndarray, penalty: float) -> np.ndarray:
-    """Weights (words x roles) that minimise the penalised log-loss.
+def _fit(x: sparse.csr_array, y: np.ndarray) -> np.ndarray:
+    """Weights (words x roles) that minimise the log-loss and half of their squares.
 
     x: counts (items x words). y: 1 for the role of each item's answer, else 0 (items x roles). The best
     weights are a mixture of the rows of x, so that they are searched for in as many dimensions as there are rows, or
@@ -103,7 +102,7 @@ def _fit(x: sparse.csr_array, y: np.ndarray, penalty: float) -> np.ndarray:
         products = (x @ x.T).toarray()
         # Rows may depend on each other; so little more on the diagonal changes no answer.
         z = cholesky(products + 1e-9 * products.trace() / count * np.eye(count), lower=True)
-    scale = cholesky(BOUND * z.T @ z + penalty * np.eye(z.shape[1]))
+    scale = cholesky(BOUND * z.T @ z + np.eye(z.shape[1]))
     m = solve_triangular(scale, z.T, trans="T").T
     turned = np.ascontiguousarray(m.T)
 

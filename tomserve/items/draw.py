@@ -17,11 +17,12 @@ many: a `Draw` says what is drawn whole and over what it is spread.
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from tomserve.items.item import Factor, Item
+from tomserve.content.text import count_noun
+from tomserve.items.item import HasFactors, Item
 
 Option = TypeVar("Option", bound=str | int)
 
@@ -57,7 +58,7 @@ WHOLE_CLUSTERS = Draw()
 """Draws whole clusters, spread over nothing."""
 
 
-class Drawable(Protocol):
+class Drawable(HasFactors, Protocol):
     """What a draw needs to know of an item."""
 
     @property
@@ -67,10 +68,6 @@ class Drawable(Protocol):
     @property
     def cluster(self) -> str:
         """The task or story that the item comes from."""
-
-    @property
-    def factors(self) -> Mapping[str, Factor]:
-        """The item's place in the design."""
 
 
 Names = tuple[str, ...]
@@ -152,14 +149,13 @@ def describe(part: Iterable[Drawable], every: Iterable[Drawable], draw: Draw) ->
     if found.total() == sizes.total() or max(sizes.values()) == 1:
         return words
     broken = sum(count < sizes[name] for name, count in found.items())
-    one, many = draw.unit
     if broken == len(found) == 1:
-        words += f": part of one {one}"
+        words += f": part of one {draw.unit[0]}"
     else:
-        words += f": {len(found):,} {one if len(found) == 1 else many}"
+        words += f": {count_noun(len(found), *draw.unit)}"
         words += f" ({broken:,} of them in part)" if broken else ""
     if draw.group is not None:
-        words += f" of {len(groups):,} {draw.group[len(groups) != 1]}"
+        words += f" of {count_noun(len(groups), *draw.group)}"
     return words
 
 

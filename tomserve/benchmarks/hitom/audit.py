@@ -52,24 +52,16 @@ class Audit:
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = records
-        self._traces: dict[tuple[str, str], Trace] = {}
+        self._traces = [trace(record.story, record.object) for record in records]
         self._labels = {(record.key, record.half): record.answer for record in records}
-
-    def trace(self, record: Record) -> Trace:
-        """The trace of the record's story for its object, made once."""
-        key = record.story_id, record.object
-        if key not in self._traces:
-            self._traces[key] = trace(record.story, record.object)
-        return self._traces[key]
 
     @cached_property
     def rows(self) -> pl.DataFrame:
         """One row for each record: half, order, deception, label, both tracked answers, the twin's label, cause, the
         number of containers mentioned, and whether each baseline answers it right."""
-        return pl.DataFrame([self._row(record) for record in self.records], infer_schema_length=None)
+        return pl.DataFrame(list(map(self._row, self.records, self._traces)), infer_schema_length=None)
 
-    def _row(self, record: Record) -> dict[str, Any]:
-        traced = self.trace(record)
+    def _row(self, record: Record, traced: Trace) -> dict[str, Any]:
         released, common = (traced.belief(record.asked, name) for name in SEMANTICS)
         corrected = self._labels.get((record.key, CORRECTED), record.answer)
         cause = None
@@ -89,26 +81,15 @@ class Audit:
         """Disagreements by cause, then order, deception and place in the file."""
         found = []
         asked: set[str] = set()
-        for record, row in zip(self.records, self.rows.iter_rows(named=True), strict=True):
+        for record, traced, row in zip(self.records, self._traces, self.rows.iter_rows(named=True), strict=True):
             causes = [row["cause"]] if row["cause"] else []
             if row["released"] != row["common_knowledge"] and record.key not in asked:
                 asked.add(record.key)
                 causes.append("semantics")
             for cause in causes:
-                decided = self._explain_decision(record, row)
+                decided = _explain_decision(record, traced, row)
                 found.append(Finding(record, cause, row["released"], row["common_knowledge"], decided))
         yield from sorted(found, key=lambda f: (CAUSES.index(f.cause), f.record.order, f.record.deception))
-
-    def _explain_decision(self, record: Record, row: dict[str, Any]) -> tuple[str, ...]:
-        lines: dict[str, str] = {}
-        for name in SEMANTICS:
-            line = self.trace(record).deciding_line(record.asked, name)
-            lines.setdefault(row[name], f"{row[name]} by {_sentence(record.story, line)}")
-        if record.answer not in lines:
-            line = _find_last_statement(record.story, record.object, record.answer)
-            source = "last in" if line is not None else f"for the {record.object} in"
-            lines[record.answer] = f"label {record.answer} {source} {_sentence(record.story, line)}"
-        return tuple(lines.values())
 
     def agreement(self) -> pl.DataFrame:
         """How many labels are the tracker's, by half, semantics and order (with "all" for the total of a half)."""
@@ -170,6 +151,18 @@ def _count(rows: pl.DataFrame, by: list[str], **conditions: pl.Expr) -> pl.DataF
     """How many rows meet each condition, by these columns."""
     each = rows.select(*by, **conditions)
     return each.group_by(by).agg(pl.col(name).sum().cast(pl.Int64) for name in conditions).sort(by)
+
+
+def _explain_decision(record: Record, traced: Trace, row: dict[str, Any]) -> tuple[str, ...]:
+    lines: dict[str, str] = {}
+    for name in SEMANTICS:
+        line = traced.deciding_line(record.asked, name)
+        lines.setdefault(row[name], f"{row[name]} by {_sentence(record.story, line)}")
+    if record.answer not in lines:
+        line = _find_last_statement(record.story, record.object, record.answer)
+        source = "last in" if line is not None else f"for the {record.object} in"
+        lines[record.answer] = f"label {record.answer} {source} {_sentence(record.story, line)}"
+    return tuple(lines.values())
 
 
 def _sentence(story: Story, line: int | None) -> str:

@@ -132,11 +132,8 @@ def semantics_of(item: Item) -> Semantics:
     return next((name for name in SEMANTICS if name == item.factors.get("semantics")), SEMANTICS[0])
 
 
-@lru_cache(maxsize=64)
-def parse_story(sentences: tuple[str, ...]) -> Story:
-    """The story with these sentences, in the released words or in those of a variant. A few are remembered, because the
-    questions of a story come one after another. Raises ValueError for a sentence of another form."""
-    return read_story(sentences)
+parse_story = lru_cache(maxsize=64)(read_story)
+"""`read_story`, of which a few results are remembered, because the questions of a story come one after another."""
 
 
 @lru_cache(maxsize=64)

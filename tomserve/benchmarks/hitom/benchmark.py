@@ -18,7 +18,7 @@ import polars as pl
 import typer
 
 from tomserve import content
-from tomserve.benchmarks.base import Benchmark, Findings, Say
+from tomserve.benchmarks.base import Benchmark, Findings, Say, read_own
 from tomserve.benchmarks.hitom import baselines, generator
 from tomserve.benchmarks.hitom.baselines import RULES
 from tomserve.benchmarks.hitom.generator import Family, items
@@ -29,7 +29,7 @@ from tomserve.benchmarks.hitom.variants import make_retell
 from tomserve.content import files, output_path
 from tomserve.content.output_path import parse_file
 from tomserve.errors import ConfigError, ContentError, one_of
-from tomserve.items import Factor, Item, read_items, write_chunks
+from tomserve.items import Factor, Item, write_chunks
 from tomserve.items.draw import Draw
 
 _QUESTION = (
@@ -301,12 +301,7 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
         return
     if gold != GOLDS[0]:
         raise ConfigError(f"--gold {gold!r}: only the official file has several sets of answers; leave --gold out")
-    for item in items(BUILT_IN) if path is None else read_items(path):
-        if item.benchmark != "hitom":
-            raise ContentError(
-                f"item {item.id!r} is of benchmark {item.benchmark!r}; use --benchmark items", path=path or "built-in"
-            )
-        yield item
+    yield from items(BUILT_IN) if path is None else read_own(path, "hitom")
 
 
 def _is_items(path: Path) -> bool:

@@ -115,7 +115,7 @@ class Balance:
         found: dict[int, tuple[int, ...]] = {}
         counted: Classes = []
         for order in self._hardest_first:
-            ring = dice.shuffle(agents)  # of which every stretch is tried
+            ring = tuple(dice.sample(agents, len(agents)))  # of which every stretch is tried
             best = self._best(minds, ring + ring, order, slack)
             if best is None:
                 return None

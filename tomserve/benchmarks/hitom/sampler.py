@@ -22,12 +22,9 @@ holds no more than decides that, and what it looks like is worked out when it is
 import hashlib
 import random
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from itertools import product
-from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from tomserve.beliefs import Audience, Trace, Update, together
 from tomserve.benchmarks.hitom.events import WAITING_ROOM
@@ -70,37 +67,6 @@ class Dice:
             found.append(left[at])
             left[at] = left[remaining - 1]
         return found
-
-    def shuffle(self, things: Sequence[T]) -> tuple[T, ...]:
-        """All of these things in random order, that which `sample` draws; where they are few, from a table."""
-        size = len(things)
-        if not 1 < size <= _TABLED:
-            return tuple(self.sample(things, size))
-        chance = self.chance
-        number = 0.0
-        for remaining in range(size, 1, -1):
-            number = number * remaining + chance() * remaining // 1.0
-        chance()  # for the last of them, which is no choice
-        return _shuffles(size)[int(number)](things)
-
-
-_TABLED = 6
-"""The most things whose orders are kept in a table; of six there are 720."""
-
-
-@cache
-def _shuffles(size: int) -> tuple[Callable[[Any], tuple[Any, ...]], ...]:
-    """What puts things into each of their orders, by the number whose digits are the places drawn among those left."""
-    found = []
-    for places in product(*(range(remaining) for remaining in range(size, 0, -1))):
-        left = list(range(size))
-        order = []
-        for at in places:
-            order.append(left[at])
-            left[at] = left[-1]
-            left.pop()
-        found.append(itemgetter(*order))
-    return tuple(found)
 
 
 class Deck:
@@ -306,7 +272,7 @@ def _deal(dice: Dice, plan: Plan, members: Sequence[T], places: list[str]) -> Tu
     chance = dice.chance
     moves = dice.pick(plan.moves)
     size = 2 + int(chance() * (len(places) - 1))
-    turns: Turns[T] = [(who, []) for who in dice.shuffle(members)]
+    turns: Turns[T] = [(who, []) for who in dice.sample(members, len(members))]
     movers = 1 + int(chance() * len(turns))
     here = 0
     for at in sorted([int(chance() * movers) for _ in range(moves)]):

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tomserve import variants
 from tomserve.benchmarks.hitom.baselines import parse_story, semantics_of, trace_story
 from tomserve.benchmarks.hitom.events import (
     QUESTION_WORDINGS,
@@ -40,21 +41,6 @@ from tomserve.benchmarks.hitom.tracker import Semantics, trace
 from tomserve.benchmarks.hitom.words import words
 from tomserve.errors import InapplicableError
 from tomserve.items import UNKNOWN, Factor, Gold, Item
-from tomserve.variants import (
-    CHANGES_TRUTH,
-    CONDENSED,
-    LEAST,
-    MOST,
-    OBJECT,
-    ORDER,
-    PARAPHRASE,
-    PERSON,
-    RECORD,
-    Kind,
-    Retell,
-    make_variant,
-    remember_reasons,
-)
 
 Names = Mapping[str, str]
 """The new name of each old one; what is not here keeps its name."""
@@ -176,7 +162,7 @@ def reorder(story: Story, dice: Dice) -> Story:
         found = Story(tuple(_scatter(_draw_order(events, dice), others, dice)))
         if found.events != story.events:
             if not same_beliefs(story, found):
-                raise InapplicableError(CHANGES_TRUTH)
+                raise InapplicableError(variants.CHANGES_TRUTH)
             return found
     raise InapplicableError(FIXED)
 
@@ -248,7 +234,7 @@ def condense(story: Story, obj: str) -> tuple[Story, tuple[str, ...]]:
     total = sum(len(text.split()) for text in texts)
     steps = list(_steps(story, obj))
     for first in range(len(steps)):
-        told = _drop_words(texts, steps[first:] + steps[:first], LEAST * total, MOST * total)
+        told = _drop_words(texts, steps[first:] + steps[:first], variants.LEAST * total, variants.MOST * total)
         if told is not None:
             return Story(tuple(story.events[line] for line in told)), tuple(told.values())
     raise InapplicableError(NOT_ENOUGH)
@@ -303,13 +289,13 @@ class Retold(NamedTuple):
     counted: Mapping[str, Factor]  # the factors of the story
 
 
-def make_retell(path: Path | None) -> Retell:
+def make_retell(path: Path | None) -> variants.Retell:
     """The function that retells the items of the benchmark; every item holds its whole story, so no file is needed."""
     del path
     return retell
 
 
-def retell(item: Item, kind: Kind) -> Item:
+def retell(item: Item, kind: variants.Kind) -> Item:
     """The variant of that kind. Raises InapplicableError where the kind cannot be had of the story, and for an item
     whose sentences or question are not the benchmark's."""
     try:
@@ -323,16 +309,16 @@ def retell(item: Item, kind: Kind) -> Item:
     people, thing = tuple(names.get(name, name) for name in asked), names.get(obj, obj)
     chain = found.ends.traced.chain(people, semantics)
     if chain[-1] != names.get(tracked, tracked):
-        raise InapplicableError(CHANGES_TRUTH)
+        raise InapplicableError(variants.CHANGES_TRUTH)
     choices = tuple(names.get(choice, choice) for choice in item.choices)
     answer = names.get(item.answer, item.answer)
     proper = item.gold is not None and item.answer == tracked and {*chain} <= {*choices}
     shown = number_choices([choice for choice in choices if choice != UNKNOWN])
     facts = {**found.counted, **found.ends.factors(people, chain[-1], answer, shown), "object": thing}
-    made = make_variant(
+    made = variants.make_variant(
         item,
         kind,
-        by=RECORD,
+        by=variants.RECORD,
         story=found.sentences,
         question=write_question(people, thing, found.asked),
         choices=choices,
@@ -343,9 +329,14 @@ def retell(item: Item, kind: Kind) -> Item:
     return made.model_copy(update={"factors": {**made.factors, **own}, **({} if proper else {"gold": None})})
 
 
-@remember_reasons(256)
+@variants.remember_reasons(256)
 def _retell_story(
-    sentences: tuple[str, ...], kind: Kind, cluster: str, obj: str, choices: tuple[str, ...], semantics: Semantics
+    sentences: tuple[str, ...],
+    kind: variants.Kind,
+    cluster: str,
+    obj: str,
+    choices: tuple[str, ...],
+    semantics: Semantics,
 ) -> Retold:
     """The story in a variant of that kind. Raises InapplicableError where there is none."""
     story = parse_story(sentences)
@@ -354,15 +345,15 @@ def _retell_story(
     dice = Dice(f"{cluster}:{kind.name}")
     names: dict[str, str] = {}
     asked, told = None, None
-    if kind in (OBJECT, PERSON):
-        names = other_things(story, choices, dice) if kind is OBJECT else other_agents(story, dice)
+    if kind in (variants.OBJECT, variants.PERSON):
+        names = other_things(story, choices, dice) if kind is variants.OBJECT else other_agents(story, dice)
         story = rename_story(story, names)
-    elif kind is CONDENSED:
+    elif kind is variants.CONDENSED:
         story, told = condense(story, obj)
-    elif kind is PARAPHRASE:
+    elif kind is variants.PARAPHRASE:
         told = paraphrase(story, dice)
         asked = dice.below(QUESTION_WORDINGS)
-    elif kind is ORDER:
+    elif kind is variants.ORDER:
         story = reorder(story, dice)
     else:
         raise InapplicableError(NEITHER)

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from tomserve.benchmarks.base import Benchmark, Findings, Say, select_groups
+from tomserve.benchmarks.base import Benchmark, Findings, Say, read_own, select_groups
 from tomserve.benchmarks.counterfactuals import Case, NoCase
 from tomserve.benchmarks.perturbed.baselines import RULES
 from tomserve.benchmarks.perturbed.stages import FIRST, SECOND, Edition, load_stages
@@ -20,7 +20,7 @@ from tomserve.content import output_path
 from tomserve.content.output_path import parse_file
 from tomserve.content.text import count_noun
 from tomserve.errors import ConfigError, ContentError
-from tomserve.items import Item, items_digest, read_items, write_items
+from tomserve.items import Item, items_digest, write_items
 from tomserve.items.draw import Draw
 from tomserve.variants import Retell
 
@@ -34,11 +34,7 @@ def load(edition: Edition, path: Path | None = None, gold: str | None = None) ->
     ContentError as `load_stages` does, ContentError for an item of another benchmark."""
     del gold
     if path is not None and path.suffix == ".jsonl":
-        for item in read_items(path):
-            if item.benchmark != edition.name:
-                reason = f"item {item.id!r} is of benchmark {item.benchmark!r}; use --benchmark items"
-                raise ContentError(reason, path=path)
-            yield item
+        yield from read_own(path, edition.name)
         return
     for stage in load_stages(path, edition):
         yield from stage.items()

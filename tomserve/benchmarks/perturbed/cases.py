@@ -26,7 +26,7 @@ from tomserve.benchmarks.perturbed.stages import (
 )
 from tomserve.benchmarks.perturbed.variants import slots
 from tomserve.content.validation import Strict, load_model
-from tomserve.errors import ConfigError, ContentError, one_of
+from tomserve.errors import ContentError, one_of
 from tomserve.items import Item
 
 FILE = "dataset/perturbed-2/own.yaml"
@@ -54,8 +54,7 @@ def cases(path: Path | None = None, where: Sequence[str] = ()) -> Iterator[Case 
     None for the dataset's own. where: not used. Raises ContentError by file and field for a story told to "you" that
     does not fit its stage, ConfigError where there is no file of them."""
     del where
-    if (source := content.find(FILE)) is None:
-        raise ConfigError(f"{FILE} is not there; name the folder that holds it by --content")
+    source = content.require(FILE)
     own = load_model(source, OwnFile).stages
     for stage in load_stages(path):
         if (told := own.get(stage.file.stage)) is None:

@@ -16,7 +16,7 @@ from pydantic import Field
 from tomserve import content
 from tomserve.benchmarks.perturbed.stages import Place, Questions, Sentence, Slot, Stage, StageFile, Task, Version
 from tomserve.content.validation import Strict, load_model
-from tomserve.errors import ConfigError, ContentError
+from tomserve.errors import ContentError
 from tomserve.items import Item
 from tomserve.items.draw import seeded_order
 from tomserve.variants import words as variants_words
@@ -39,9 +39,7 @@ Names = Mapping[str, Sequence[str]]
 def read_names(path: Path | None = None) -> Names:
     """The names to draw from. path: another file than the dataset's own. Raises ConfigError where there is none,
     ContentError for a mistake in it and for a name that is given twice."""
-    path = path or content.find(NAMES)
-    if path is None:
-        raise ConfigError(f"{NAMES} is not there; name the folder that holds it by --content")
+    path = path or content.require(NAMES)
     names = load_model(path, _Names)
     listed = Counter([*names.she, *names.he, *names.they])
     if twice := next((name for name, count in listed.items() if count > 1), None):
@@ -83,7 +81,7 @@ def generate_items(stage: Stage, seed: int, names: Names) -> list[Item]:
 
 def mark_fresh(items: Iterable[Item], stage: Stage, seed: int) -> list[Item]:
     """The items of a regenerated stage with their seed, and with the articles that its labels need."""
-    labels = [form for slot in stage.file.labels.values() for form in slot.forms().values()]
+    labels = stage.file.label_forms  # a regenerated stage has no spare ones
     return [
         item.model_copy(
             update={
@@ -232,9 +230,7 @@ def other_words(file: StageFile, word: str) -> dict[str, str | None]:
     told = [(task, text) for _, task, text in texts(file) if task in within]
     tasks = {task for task, text in told if things.occurs(text)}
     beside = " . ".join(text for task, text in told if task in tasks or None in tasks)
-    pairs = [file.labels, *file.spare]
-    labels = [form for pair in pairs for slot in pair.values() for form in slot.forms().values()]
-    return {other: _unusable(word, other, labels, beside) for other in file.words[word]}
+    return {other: _unusable(word, other, file.label_forms, beside) for other in file.words[word]}
 
 
 def _unusable(word: str, other: str, labels: Iterable[str], beside: str) -> str | None:

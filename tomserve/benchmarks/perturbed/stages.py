@@ -92,13 +92,8 @@ class Slot(BaseModel):
         return {"": self.label, **{name: str(form) for name, form in (self.model_extra or {}).items()}}
 
 
-def _as_slot(value: Any) -> Any:
-    return {"label": value} if isinstance(value, str) else value
-
-
-Labels = Annotated[
-    dict[Literal["x", "y"], Annotated[Slot, BeforeValidator(_as_slot)]], Field(min_length=2, max_length=2)
-]
+_Label = Annotated[Slot, BeforeValidator(lambda value: {"label": value} if isinstance(value, str) else value)]
+Labels = Annotated[dict[Literal["x", "y"], _Label], Field(min_length=2, max_length=2)]
 
 
 class Sentence(Strict):
@@ -198,6 +193,11 @@ class StageFile(Strict):
     questions: Questions
     lacks: dict[str, str] = {}  # why the stage has no task of a class
     tasks: dict[str, Task] = Field(min_length=1)
+
+    @property
+    def label_forms(self) -> list[str]:
+        """Every form of every label, spare ones too."""
+        return [form for pair in (self.labels, *self.spare) for slot in pair.values() for form in slot.forms().values()]
 
     def scenario(self, version: str) -> str:
         """The scenario of a version, by its name."""

@@ -6,7 +6,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from functools import cached_property
 from statistics import median
 from typing import Annotated, Literal
 
@@ -39,7 +38,7 @@ from tomserve.benchmarks.perturbed.stages import (
 from tomserve.benchmarks.perturbed.variants import Retold, StageRewording, largest_reduction, retold_path, slots
 from tomserve.content.text import count_noun
 from tomserve.content.validation import Strict, load_model
-from tomserve.errors import ConfigError, ContentError, InapplicableError
+from tomserve.errors import ContentError, InapplicableError
 from tomserve.items import UNKNOWN, Item, items_digest
 from tomserve.scoring.baselines import list_mentions
 from tomserve.variants import CONDENSED, LEAST, MOST
@@ -86,10 +85,7 @@ class Design(Strict):
 
 def load_design(edition: Edition) -> Design:
     """The design of the edition. Raises ConfigError where there is none, ContentError by line for a mistake in it."""
-    path = content.find(f"{edition.folder}/design.yaml")
-    if path is None:
-        raise ConfigError(f"{edition.folder}/design.yaml is missing, which says what the edition holds; restore it")
-    return load_model(path, Design)
+    return load_model(content.require(f"{edition.folder}/design.yaml"), Design)
 
 
 def validate_stages(stages: Sequence[Stage], own: bool) -> Findings:
@@ -411,7 +407,7 @@ class _Checker:
 
     def __init__(self, stage: Stage) -> None:
         self.stage, self.file = stage, stage.file
-        self.texts = list(texts(stage.file))
+        self.texts, self.forms = list(texts(stage.file)), stage.file.label_forms
 
     def problems(self) -> Iterator[Problem]:
         longest = load_design(self.stage.edition).words
@@ -423,12 +419,6 @@ class _Checker:
         for name, task in self.file.tasks.items():
             for place, sentence in sentences(task, ("tasks", name)):
                 yield from self.wordings(place, sentence.texts, longest)
-
-    @cached_property
-    def forms(self) -> list[str]:
-        """Every form of every label, spare ones too."""
-        pairs = [self.file.labels, *self.file.spare]
-        return [form for pair in pairs for slot in pair.values() for form in slot.forms().values()]
 
     def labels(self) -> Iterator[Problem]:
         if not self.file.spare:

@@ -23,6 +23,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
+from tomserve import variants
 from tomserve.benchmarks.perturbed.fresh import (
     Names,
     draw_names,
@@ -52,24 +53,7 @@ from tomserve.benchmarks.perturbed.stages import (
 from tomserve.content.validation import Strict, load_yaml, validate
 from tomserve.errors import ContentError, InapplicableError, one_of
 from tomserve.items import Item
-from tomserve.variants import (
-    CHANGES_TRUTH,
-    CONDENSED,
-    LEAST,
-    MOST,
-    OBJECT,
-    ORDER,
-    PARAPHRASE,
-    PERSON,
-    RECORD,
-    Kind,
-    Retell,
-    make_variant,
-    names,
-    pronouns,
-    remember_reasons,
-    text_rules,
-)
+from tomserve.variants import names, pronouns, text_rules
 from tomserve.variants.words import WORDS, NameReplacer, NounReplacer
 
 FOLDER = "retold"
@@ -285,12 +269,12 @@ def choose_forms(forms: Sequence[SentenceForms]) -> tuple[str, ...] | None:
     told = [form.short for form in forms]
     for place in sorted(range(len(forms)), key=lambda place: (forms[place].weight, place)):
         full, short = words[place]
-        if now >= (1 - MOST) * before:
+        if now >= (1 - variants.MOST) * before:
             break
-        if now - short + full <= (1 - LEAST) * before:
+        if now - short + full <= (1 - variants.LEAST) * before:
             told[place], now = forms[place].full, now - short + full
     shorter = 1 - now / before
-    return tuple(told) if LEAST <= shorter <= MOST else None
+    return tuple(told) if variants.LEAST <= shorter <= variants.MOST else None
 
 
 def largest_reduction(forms: Sequence[SentenceForms]) -> float:
@@ -351,14 +335,14 @@ class StageRewording:
         self.stage, self.retold, self.names = stage, retold, names
         self._keys = {id(sentence): key for key, sentence in keyed_sentences(stage).items()}
         self._ways = {
-            OBJECT: self._object,
-            PERSON: self._person,
-            CONDENSED: self._condense,
-            PARAPHRASE: self._paraphrase,
-            ORDER: self._order,
+            variants.OBJECT: self._object,
+            variants.PERSON: self._person,
+            variants.CONDENSED: self._condense,
+            variants.PARAPHRASE: self._paraphrase,
+            variants.ORDER: self._order,
         }
 
-    def retell(self, story: Story, kind: Kind) -> RetoldStory:
+    def retell(self, story: Story, kind: variants.Kind) -> RetoldStory:
         """The story as that kind of variant tells it: one of those that need a record. Raises InapplicableError where
         the story cannot be told so."""
         return self._ways[kind](story)
@@ -368,9 +352,6 @@ class StageRewording:
         file = self.stage.file
         questions = file.tasks[story.task].questions or file.questions
         return RetoldStory(tuple(story.sentences.values()), questions, file.asked_person(story.task))
-
-    def _draw_order(self, options: Iterable[str], *key: str) -> list[str]:
-        return order_by_key(options, "variant", self.stage.file.stage, *key)
 
     # Other things
 
@@ -391,7 +372,7 @@ class StageRewording:
         new: dict[str, str] = {}
         for word, (others, tasks) in self.other_things.items():
             if story.task in tasks:
-                options = self._draw_order(others, story.task, "object", word)
+                options = order_by_key(others, "variant", self.stage.file.stage, story.task, "object", word)
                 new[word] = next((one for one in options if one not in new.values()), options[0])
         things = NounReplacer(new)
         if not any(map(things.occurs, told.texts)):
@@ -548,7 +529,7 @@ class VariantMaker:
             for item, story in zip(telling.stage.items(), stories, strict=True):
                 self._found[item.id] = item, telling, story
 
-    def retell(self, item: Item, kind: Kind) -> Item:
+    def retell(self, item: Item, kind: variants.Kind) -> Item:
         """The variant of an item. Raises InapplicableError where there is none."""
         if (found := self._found.get(item.id)) is None:
             return text_rules.retell(item, kind)
@@ -560,11 +541,11 @@ class VariantMaker:
         labels, slots = telling.stage.labels(swapped), telling.stage.slots(swapped)
         layers = [line.belief if belief else line.world for line in told.lines]
         if len(layers[-1].labels) > 1:
-            raise InapplicableError(CHANGES_TRUTH)
-        made = make_variant(
+            raise InapplicableError(variants.CHANGES_TRUTH)
+        made = variants.make_variant(
             item,
             kind,
-            by=RECORD,
+            by=variants.RECORD,
             story=[fill(text, slots, told.asked) for text in told.texts],
             question=fill(told.questions.belief if belief else told.questions.reality, slots, told.asked),
             answer=labels[layers[-1].labels[0]],
@@ -573,12 +554,12 @@ class VariantMaker:
         return made.model_copy(update={"factors": {**made.factors, "asked": told.asked}})
 
 
-REGROUPED = (CONDENSED, ORDER)
+REGROUPED = (variants.CONDENSED, variants.ORDER)
 """Kinds whose sentences are fewer or stand in another order, so that the rationale is another one, too."""
 
 
-@remember_reasons(2048)  # several questions are about each story
-def _tell_variant(telling: StageRewording, task: str, version: str, kind: Kind) -> RetoldStory:
+@variants.remember_reasons(2048)  # several questions are about each story
+def _tell_variant(telling: StageRewording, task: str, version: str, kind: variants.Kind) -> RetoldStory:
     return telling.retell(telling.stage.story(task, version), kind)
 
 
@@ -602,7 +583,7 @@ def tell_anew(stage: Stage, seed: int, names: Names, *, other: bool) -> tuple[St
     return told, VariantMaker([StageRewording(told, retold, names)])
 
 
-def make_retell(path: Path | None, edition: Edition = SECOND) -> Retell:
+def make_retell(path: Path | None, edition: Edition = SECOND) -> variants.Retell:
     """The function that makes variants of the edition's items. path: the user's stages; None, and for a file of items,
     those of the dataset. Raises ConfigError and ContentError for files that cannot be read."""
     names = read_names()

@@ -33,10 +33,12 @@ from pydantic import ValidationError
 
 from tomserve.benchmarks.base import Benchmark, Findings, Load, Say, outcome
 from tomserve.content import files
+from tomserve.content.text import count_noun
 from tomserve.errors import ConfigError, ContentError, nearest
 from tomserve.items import Item
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.baselines import GENERIC, Baseline
+from tomserve.scoring.metrics import Metric
 
 NOTES = {
     "items": "Questions by part of the benchmark: how many, about how many stories, with how many choices, and what a "
@@ -222,19 +224,14 @@ class Source:
         found = Counter(map(row_digest, rows))
         expected = Counter(chain.from_iterable(read_digests(self.benchmark)) if known is None else known)
         changed, missing = (found - expected).total(), (expected - found).total() if whole else 0
-        (one, many), lost = self.row, missing - changed
+        lost, many = missing - changed, self.row[1]
         said = [
             f"{changed:,} of {found.total():,} {many} {'differ' if changed != 1 else 'differs'}" if changed else "",
-            f"{lost:,} {one if lost == 1 else many} {'is' if lost == 1 else 'are'} missing" if lost > 0 else "",
+            f"{count_noun(lost, *self.row)} {'is' if lost == 1 else 'are'} missing" if lost > 0 else "",
         ]
         if not any(said):
             return []
         return [f"this is not {self.file} of commit {self.commit}: {' and '.join(filter(None, said))}"]
-
-
-def ascii_controls(name: str) -> str:
-    """The beginning of a field's name, on one line."""
-    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in name[:60])
 
 
 def row_digest(row: bytes) -> str:
@@ -262,7 +259,7 @@ class Place(NamedTuple):
 
     def at(self, *names: str | int) -> Place:
         """The place of a field within: "story.scene[0]"."""
-        field = "".join(f"[{name}]" if isinstance(name, int) else f".{ascii_controls(name)}" for name in names)
+        field = "".join(f"[{name}]" if isinstance(name, int) else f".{files.one_line(name[:60])}" for name in names)
         return self._replace(field=f"{self.field}{field}".removeprefix("."))
 
     def error(self, reason: str) -> ContentError:
@@ -379,8 +376,8 @@ def published(
 
     def validate(path: Path | None, say: Say) -> Findings:
         clusters = Counter(item.cluster for item in load(path, None))
-        problems, (one, many) = differences(path), benchmark.draw.unit
-        about = f"{len(clusters):,} {one if len(clusters) == 1 else many}"
+        problems = differences(path)
+        about = count_noun(len(clusters), *benchmark.draw.unit)
         told = f"{clusters.total():,} questions about {about}: {outcome(problems)}"
         known = () if problems else (f"This is {source.file} of commit {source.commit}.",)
         return Findings.of_problems(problems, told, *known, under_heading=True)
@@ -397,7 +394,7 @@ def published(
     return benchmark
 
 
-def by_letter(is_right: Callable[[str, str], bool]) -> Callable[[Item, Reading], dict[str, bool | None]]:
+def by_letter(is_right: Callable[[str, str], bool]) -> Metric:
     """The metric `metric_official` of questions whose options have letters: whether the authors' program, `is_right`,
     counts a reply in free text as right, of which it is given the text and the small letter of the right option."""
 
@@ -408,7 +405,7 @@ def by_letter(is_right: Callable[[str, str], bool]) -> Callable[[Item, Reading],
             return {}  # nothing says what the letters stood for
         return {"metric_official": is_right(reading.text, string.ascii_lowercase[offered.index(item.answer)])}
 
-    return official
+    return Metric({"metric_official": pl.Boolean}, official)
 
 
 def count_wrong_labels(items: Iterable[Item], kinds: Sequence[str]) -> dict[str, pl.DataFrame]:

@@ -323,11 +323,6 @@ def grade_reply(text: str, key: str) -> bool | None:
     return False if any(other in said for other in KEYS) else None
 
 
-def after_answer(text: str) -> str:
-    """The part of a reply that the authors look at where their chat prompt asks for reasoning."""
-    return text[text.find("Answer:") + 8 :].strip()
-
-
 def compute(item: Item, reading: Reading) -> Mapping[str, bool]:
     """The columns of SCORING for one reply; nothing for a reply without text, and for items with other than two
     choices."""
@@ -337,7 +332,7 @@ def compute(item: Item, reading: Reading) -> Mapping[str, bool]:
     text = reading.text.strip().lower()
     found = {
         "metric_official": grade_reply(reading.text, key),
-        "metric_official_after_answer": grade_reply(after_answer(reading.text), key),
+        "metric_official_after_answer": grade_reply(reading.text[reading.text.find("Answer:") + 8 :], key),
         "metric_both_keys": all(one in text for one in KEYS),
     }
     return {name: value for name, value in found.items() if value is not None}

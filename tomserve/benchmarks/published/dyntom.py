@@ -20,15 +20,9 @@ from pathlib import Path
 import polars as pl
 
 from tomserve.benchmarks.base import Benchmark, Findings, Say
-from tomserve.benchmarks.published.base import (
-    Record,
-    Source,
-    audit_items,
-    one_line,
-    read_digests,
-    row_digest,
-)
+from tomserve.benchmarks.published.base import Record, Source, audit_items, one_line, read_digests, row_digest
 from tomserve.content import files
+from tomserve.content.text import count_noun
 from tomserve.items import Factor, Item
 from tomserve.items.draw import Draw
 from tomserve.scoring.baselines import Baseline
@@ -319,19 +313,16 @@ def validate(path: Path | None, say: Say) -> Findings:
         scenes = read_story(folder)
         sizes[len(scenes)] += sum(1 for _ in make_items(folder, scenes))
     counts = ", ".join(f"{count:,} about stories of {size}" for size, count in sorted(sizes.items()))
-    told = f"{_trials(found)}, {sizes.total():,} questions by the number of scenes: {counts}"
+    told = f"{count_noun(len(found), 'trial')}, {sizes.total():,} questions by the number of scenes: {counts}"
     same = f"{'these are the known trials' if len(found) > 1 else 'this is a known trial'}, byte for byte"
     return Findings(lines=(told, *(said or [same])), code=int(bool(said)))
-
-
-def _trials(found: Sequence[Path]) -> str:
-    return f"{len(found):,} trial{'' if len(found) == 1 else 's'}"
 
 
 def audit(path: Path | None, say: Say) -> Findings:
     """What the five-scene trials hold, what readers without a mind get, and what is wrong with questions."""
     found = trial_folders(path)
-    say(f"reading {_trials(found)} and scoring readers of every question, a minute for all of them ...")
+    many = count_noun(len(found), "trial")
+    say(f"reading {many} and scoring readers of every question, a minute for all of them ...")
     sizes: Counter[int] = Counter()
     faults: dict[str, Counter[str]] = defaultdict(Counter)
 
@@ -346,7 +337,7 @@ def audit(path: Path | None, say: Say) -> Findings:
 
     done = audit_items(count(_load(found, sizes)), ("task", "form", "state"), RULES)
     trials = ", ".join(f"{count:,} of {size} scenes" for size, count in sorted(sizes.items()))
-    asked = f"{_trials(found)}: {trials}. Asked are those of {SCENES} scenes, the number in the paper."
+    asked = f"{many}: {trials}. Asked are those of {SCENES} scenes, the number in the paper."
     meant = (f"{name}: {meaning}." for name, meaning in FAULTS.items())
     known = {form: {name: counts[name] for name in ("questions", *FAULTS)} for form, counts in faults.items()}
     table = pl.DataFrame([{"form": form, **counts} for form, counts in known.items()])

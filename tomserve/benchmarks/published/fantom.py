@@ -23,8 +23,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from tomserve.benchmarks.published.base import (
     RULES,
     Place,
@@ -46,7 +44,6 @@ from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.draw import Draw
 from tomserve.scoring.baselines import Baseline
-from tomserve.scoring.metrics import Metric
 
 SOURCE = Source(
     "fantom",
@@ -273,7 +270,7 @@ def _is_right(text: str, letter: str) -> bool:
     return begins or f"({letter})" in text or text == letter
 
 
-official = by_letter(_is_right)
+METRIC = by_letter(_is_right)
 
 
 def _remarks(path: Path | None, items: Sequence[Item]) -> Iterator[str]:
@@ -334,5 +331,5 @@ BENCHMARK = published(
     strategies=("letters", "letters_cot"),
     draw=Draw(unit=("conversation", "conversations")),
     lettered=True,
-    metrics=(Metric({"metric_official": pl.Boolean}, official),),
+    metrics=(METRIC,),
 )

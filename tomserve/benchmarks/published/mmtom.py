@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import polars as pl
-
 from tomserve.benchmarks.published.base import (
     RULES,
     Source,
@@ -25,7 +23,6 @@ from tomserve.benchmarks.published.base import (
 )
 from tomserve.items import Item
 from tomserve.items.draw import Draw
-from tomserve.scoring.metrics import Metric
 
 SOURCE = Source("mmtom", "chuanyangjin/MMToM-QA", "Benchmark/questions.json", "MIT", "cba94f3")
 TYPES = {
@@ -74,7 +71,7 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
         )
 
 
-official = by_letter(lambda text, letter: text.strip("\n").strip(" ").lower()[:1] == letter)
+METRIC = by_letter(lambda text, letter: text.strip("\n").strip(" ").lower()[:1] == letter)
 """Whether the first character of a reply in free text is the letter of the right option, as the authors read it."""
 
 
@@ -100,5 +97,5 @@ BENCHMARK = published(
     strategies=("letters", "letters_cot"),
     draw=Draw(unit=("episode", "episodes")),
     lettered=True,
-    metrics=(Metric({"metric_official": pl.Boolean}, official),),
+    metrics=(METRIC,),
 )

@@ -13,8 +13,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import polars as pl
-
 from tomserve.benchmarks.published.base import (
     RULES,
     Record,
@@ -27,7 +25,6 @@ from tomserve.benchmarks.published.base import (
 )
 from tomserve.items import Item
 from tomserve.items.draw import Draw
-from tomserve.scoring.metrics import Metric
 
 SOURCE = Source(
     "tomato",
@@ -87,7 +84,7 @@ def _has_in_brackets(text: str, letter: str) -> bool:
     return found is not None and found[1].lower() == letter
 
 
-official = by_letter(_has_in_brackets)
+METRIC = by_letter(_has_in_brackets)
 
 
 BENCHMARK = published(
@@ -103,5 +100,5 @@ BENCHMARK = published(
     strategies=("letters", "letters_cot"),
     draw=Draw(unit=("scene", "scenes")),
     lettered=True,
-    metrics=(Metric({"metric_official": pl.Boolean}, official),),
+    metrics=(METRIC,),
 )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tomserve.benchmarks.base import Benchmark, Findings, Say, select_groups
+from tomserve.benchmarks.base import Benchmark, Findings, Say, read_own, select_groups
 from tomserve.benchmarks.counterfactuals import IN_TWIN, PARTED, Case, NoCase, add_factors
 from tomserve.benchmarks.worlds import generator
 from tomserve.benchmarks.worlds.audit import RULES, audit_worlds, validate_worlds
@@ -23,7 +23,7 @@ from tomserve.benchmarks.worlds.variants import (
     version,
 )
 from tomserve.errors import ConfigError, ContentError
-from tomserve.items import UNKNOWN, Item, numbered_items, read_items
+from tomserve.items import UNKNOWN, Item, numbered_items
 from tomserve.items.draw import Draw
 
 
@@ -222,9 +222,7 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
     if path is None:
         yield from generator.read_or_generate(load_release(), generate_release)
         return
-    for item in read_items(path):
-        if item.benchmark != NAME:
-            raise ContentError(f"item {item.id!r} is of benchmark {item.benchmark!r}; use --benchmark items", path=path)
+    for item in read_own(path, NAME):
         if not isinstance(family := item.factors.get("family"), str):
             reason = f"item {item.id!r}: its factor family is {family!r}; expected the name of a family"
             raise ContentError(reason, path=path)

@@ -15,7 +15,7 @@ order also after every line, has no variant of that kind.
     >>> from tomserve.benchmarks.worlds.lexicon import built_in
     >>> from tomserve.benchmarks.worlds.generator import items
     >>> first = next(items(BY_NAME["transfer"].world(built_in(), "transfer-1-0007", "false_belief"), built_in()))
-    >>> made = make_retell()(first, OBJECT)
+    >>> made = make_retell()(first, variants.OBJECT)
     >>> made.id, made.answer == first.answer, made.meaning(made.answer) == first.answer
     ('transfer-1-0007/false_belief/00/object', False, True)
 """
@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 import orjson
 from pydantic import ValidationError
 
+from tomserve import variants
 from tomserve.benchmarks.worlds.families import BY_NAME
 from tomserve.benchmarks.worlds.generator import items, label, question_text, sentences
 from tomserve.benchmarks.worlds.lexicon import Lexicon, built_in, expand_phrasing
@@ -40,22 +41,7 @@ from tomserve.benchmarks.worlds.rules import WorldHistory, answer, answers, read
 from tomserve.content.validation import choose_error, explain, place_of
 from tomserve.errors import ConfigError, ContentError, InapplicableError, one_of
 from tomserve.items import UNKNOWN, Gold, Item
-from tomserve.variants import (
-    CHANGES_TRUTH,
-    CONDENSED,
-    LEAST,
-    MOST,
-    OBJECT,
-    ORDER,
-    PARAPHRASE,
-    PERSON,
-    RECORD,
-    Kind,
-    Retell,
-    make_variant,
-    remember_reasons,
-    text_rules,
-)
+from tomserve.variants import text_rules
 
 
 def find_protagonist(world: World) -> Key:
@@ -287,7 +273,7 @@ def rank_by_digest(texts: Iterable[str], *seed: str) -> list[str]:
     return sorted(texts, key=digest)
 
 
-AIM = (LEAST + MOST) / 2
+AIM = (variants.LEAST + variants.MOST) / 2
 """The share of its words by which a story is made shorter, as nearly as whole sentences allow."""
 
 NO_OBJECT = "no object of the story has other words on the lists"
@@ -384,10 +370,10 @@ def condense(world: World, lexicon: Lexicon) -> tuple[World, tuple[int, ...]]:
     order = rank_by_digest([str(place) for place in places], "condensed", world.name)
     for place in map(int, order):
         gain = full[place] - short[place]
-        if gain > 0 and left > (1 - AIM) * total and left - gain >= (1 - MOST) * total:
+        if gain > 0 and left > (1 - AIM) * total and left - gain >= (1 - variants.MOST) * total:
             left -= gain
             told.add(place)
-    if not (1 - MOST) * total <= left <= (1 - LEAST) * total:
+    if not (1 - variants.MOST) * total <= left <= (1 - variants.LEAST) * total:
         raise InapplicableError(NOT_SHORTER)
     scenes = tuple((brief if place in told else world).scenes[place] for place in places)
     return world.model_copy(update={"scenes": scenes}), tuple(places)
@@ -483,31 +469,31 @@ class OriginalItem(NamedTuple):
     shown: tuple[tuple[str, ...], str, tuple[str, ...], str]  # story, question, choices and right one by the record
 
 
-def make_retell(path: Path | None = None) -> Retell:
+def make_retell(path: Path | None = None) -> variants.Retell:
     """The function that makes variants of items of worlds. path: not used, as every item carries its own record."""
     return _retell
 
 
-def retell_world(world: World, kind: Kind, lexicon: Lexicon) -> tuple[World, tuple[int, ...]]:
+def retell_world(world: World, kind: variants.Kind, lexicon: Lexicon) -> tuple[World, tuple[int, ...]]:
     """The world as a variant tells it, and for each of its lines the 0-based line of the original. The questions stay
     as they were; `retell_question` fits them to the new lines and phrasings. Raises InapplicableError with the reason
     where the world cannot be told so."""
     every = tuple(range(len(world.scenes)))
-    if kind == OBJECT:
+    if kind == variants.OBJECT:
         return replace_object(world, lexicon), every
-    if kind == PERSON:
+    if kind == variants.PERSON:
         return recast(world, lexicon, 0), every
-    if kind == CONDENSED:
+    if kind == variants.CONDENSED:
         return condense(world, lexicon)
-    if kind == PARAPHRASE:
+    if kind == variants.PARAPHRASE:
         return paraphrase(world, lexicon), every
-    if kind == ORDER:
+    if kind == variants.ORDER:
         return reorder_scenes(world, sentences(world, lexicon))
     raise InapplicableError(f"the records of worlds know no variant {kind.name!r}")
 
 
 def retell_question(
-    world: World, question: Question, kind: Kind, places: tuple[int, ...], lexicon: Lexicon
+    world: World, question: Question, kind: variants.Kind, places: tuple[int, ...], lexicon: Lexicon
 ) -> Question:
     """The question as the retold world asks it. world: the retold one. places: as from `retell_world`. Raises
     InapplicableError where the moment that it asks about is none of the new story."""
@@ -516,12 +502,12 @@ def retell_question(
         if not after or set(places[: len(after)]) != after:
             raise InapplicableError(MOMENT)
         question = question.model_copy(update={"at": len(after) - 1})
-    if kind != PARAPHRASE:
+    if kind != variants.PARAPHRASE:
         return question
     return question.model_copy(update={"phrasing": _choose_other_phrasing(world, question, "questions", lexicon)})
 
 
-def _retell(item: Item, kind: Kind) -> Item:
+def _retell(item: Item, kind: variants.Kind) -> Item:
     """A variant of an item. Raises InapplicableError with the reason where there is none."""
     original = _original(orjson.dumps(item.world))
     if (item.story, item.question, item.choices, item.answer) != original.shown:
@@ -529,13 +515,15 @@ def _retell(item: Item, kind: Kind) -> Item:
     labels, told = original.labels, _tell_story(original.story, kind)
     question = retell_question(told.world, original.question, kind, told.places, built_in())
     if answer(told.world, question, told.happened) != labels[item.answer]:
-        raise InapplicableError(CHANGES_TRUTH)
+        raise InapplicableError(variants.CHANGES_TRUTH)
     named = {key: label(told.world, key) for key in question.choices}
     if len(set(named.values())) < len(named):
         raise InapplicableError(SAME)
-    gold = _derive_rationale(item, told, question, labels, named, in_order=kind != ORDER)
+    gold = _derive_rationale(item, told, question, labels, named, in_order=kind != variants.ORDER)
     text, choices = question_text(told.world, question, built_in()), tuple(named.values())
-    made = make_variant(item, kind, by=RECORD, story=told.story, question=text, choices=choices, gold=gold)
+    made = variants.make_variant(
+        item, kind, by=variants.RECORD, story=told.story, question=text, choices=choices, gold=gold
+    )
     real = {label(original.world, key): label(told.world, key) for key in told.world.facts[question.fact]}
     now = item.factors.get("reality")
     words = {"sentences": len(told.story), "reality": real.get(now, now) if isinstance(now, str) else now}
@@ -555,11 +543,11 @@ def _derive_rationale(
         raise InapplicableError(UNSETTLED)
     before = [{labels[text] for text in layer} for layer in item.gold.sets]
     if in_order and any(before[old] != {key} for key, old in zip(chain, told.places, strict=True)):
-        raise InapplicableError(CHANGES_TRUTH)
+        raise InapplicableError(variants.CHANGES_TRUTH)
     return Gold(sets=tuple((named[key],) for key in chain))
 
 
-@remember_reasons(STORIES)
+@variants.remember_reasons(STORIES)
 def _original(record: bytes) -> OriginalItem:
     """What an item is by its record, given as JSON. Raises InapplicableError for one that cannot be told again."""
     try:
@@ -583,8 +571,8 @@ def _original(record: bytes) -> OriginalItem:
     return OriginalItem(bare, story, question, labels, (told.story, text, tuple(labels), label(world, right)))
 
 
-@remember_reasons(8 * STORIES)
-def _tell_story(story: bytes, kind: Kind | None) -> RetoldWorld:
+@variants.remember_reasons(8 * STORIES)
+def _tell_story(story: bytes, kind: variants.Kind | None) -> RetoldWorld:
     """A story told in one way, for None as it is. Raises InapplicableError where it cannot be told so. story: the
     record of its world without questions, as JSON. Raises ValueError and ContentError, for None alone, for roles, slots
     and events that are none of the family's, as the record of somebody else may have them."""
