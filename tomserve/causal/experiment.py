@@ -396,9 +396,7 @@ def run_experiment(
     count = run_states(asked, states, settings.fewest, backend, listener)
     listener.note(f"{count} of {len(asked.cases)} false-belief questions are eligible")
     folds = assign_folds(asked.clusters, settings.folds, settings.seed, [case.family for case in asked.cases])
-    moves = interventions.Interventions(
-        asked, states, folds, settings.alphas, settings.seed, on.for_steps, settings.true_pairs
-    )
+    moves = interventions.Interventions(asked, states, folds, settings, on.for_steps)
     listener.phase("re-runs", interventions.count_reruns(moves, len(layers)))
     parts = list(
         interventions.run_interventions(moves, backend, layers, run.work / "moves" / of[-12:], listener.advance)
@@ -469,7 +467,9 @@ def measure(
         backend, asked = load_subject(found, settings, on)
         description = backend.describe()
         run.log(f"model: {description}")
-        run.note_environment({**environment(on), **{name: description[name] for name in NOTED}})
+        versions = {name: version(name) for name in ("torch", "transformers", "numpy", "polars")}
+        noted = {name: description[name] for name in NOTED}
+        run.note_environment({**versions, "batch": on.batch or "as many as fit", **noted})
         for reason, count in asked.left_out.most_common():
             listener.note(f"{count:,} case{'s are' if count > 1 else ' is'} left out: {reason}")
         here = describe_machine(on, found.checkpoint)
@@ -477,12 +477,6 @@ def measure(
             listener.note(f"{figure.name}: {figure.text} ({figure.why})")
         run_experiment(found, backend, asked, settings, run, listener, here)
     return ExperimentResult(folder, True)
-
-
-def environment(on: Hardware) -> dict[str, object]:
-    """What the manifest notes of a session, beside what the backend says."""
-    versions = {name: version(name) for name in ("torch", "transformers", "numpy", "polars")}
-    return {**versions, "batch": on.batch or "as many as fit"}
 
 
 def command_of(settings: Settings) -> str:

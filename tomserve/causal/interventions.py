@@ -21,10 +21,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tomserve.benchmarks.counterfactuals import IN_TWIN, Case
+from tomserve.causal import table
 from tomserve.causal.activations import ActivationCache, Answers, Backend, Floats, Ints
 from tomserve.causal.projection import probe
 from tomserve.causal.prompts import ORDERS, PromptSet, find_eligible, read_answers, select_answer
-from tomserve.causal.settings import STRENGTHS
+from tomserve.causal.settings import Settings
 from tomserve.causal.steering import (
     PUBLISHED_ALPHAS,
     TRANSFER_LEAST,
@@ -36,28 +37,6 @@ from tomserve.causal.steering import (
     steps,
 )
 from tomserve.causal.strengths import spread
-from tomserve.causal.table import (
-    ANSWER,
-    CONTROLS,
-    FALSE,
-    HELD_OUT,
-    MAP,
-    MOVE,
-    OWN,
-    OWN_TWIN,
-    PPT,
-    PROBE,
-    PROBES,
-    REFERENCES,
-    REPLACE,
-    ROLES,
-    SCHEMA,
-    SHUFFLED_LABELS,
-    TOLD,
-    TRUE_LABELS,
-    TRUE_PAIRS,
-    TWIN,
-)
 from tomserve.content import files
 from tomserve.errors import ConfigError
 
@@ -66,48 +45,41 @@ PART = 4  # so many cases make a part: what a process that is killed has to ask 
 
 @dataclass(frozen=True)
 class Interventions:
-    """What is moved: the cases and their states, by which folds, strengths and seed."""
+    """What is moved: the cases and their states, by which folds and settings."""
 
     asked: PromptSet
     states: ActivationCache
     folds: Ints  # [n], the fold of each case
-    alphas: tuple[float, ...] | None  # None for those that each layer needs
-    seed: int
+    settings: Settings
     memory: int  # bytes that the steps of a group of layers may take
-    true_pairs: bool = False  # whether a second map is fitted on pairs of true beliefs, too
 
     def layer_states(self, layer: int) -> LayerStates:
         """The states of all cases after that block, averaged over both orders, in float64."""
         found = self.states.layer(layer)
         return LayerStates(
-            false=self.asked.mean(found, FALSE),
-            own=self.asked.mean(found, OWN),
-            own_twin=self.asked.mean(found, OWN_TWIN),
-            twin=self.asked.mean(found, TWIN),
+            false=self.asked.mean(found, table.FALSE),
+            own=self.asked.mean(found, table.OWN),
+            own_twin=self.asked.mean(found, table.OWN_TWIN),
+            twin=self.asked.mean(found, table.TWIN),
             clusters=self.asked.clusters,
             families=tuple(case.family for case in self.asked.cases),
         )
-
-    @property
-    def strengths(self) -> int:
-        """At how many strengths each layer is moved."""
-        return STRENGTHS if self.alphas is None else len(self.alphas)
 
     def steps(self, layer: int, backend: Backend, folder: Path) -> tuple[list[Step], list[FitRow]]:
         """The steps of all cases in that layer, and how well the maps fit that they come from. folder: keeps the
         strengths that were chosen, since a measurement that goes on has to make the same steps."""
         kept = folder / f"layer-{layer:03d}-strengths.json"
-        names = [HELD_OUT, TRUE_PAIRS] if self.true_pairs else [HELD_OUT]
-        pilot = None if self.alphas is not None or kept.exists() else self._pilot(layer, backend)
+        names = [table.HELD_OUT, table.TRUE_PAIRS] if self.settings.true_pairs else [table.HELD_OUT]
+        pilot = None if self.settings.alphas is not None or kept.exists() else self._pilot(layer, backend)
         alphas: dict[str, Strengths]
-        if self.alphas is None and pilot is None:
+        if self.settings.alphas is None and pilot is None:
             alphas = read_strengths(kept, names)
         else:
-            alphas = dict.fromkeys(names, pilot or self.alphas or ())
+            alphas = dict.fromkeys(names, pilot or self.settings.alphas or ())
         of = self.layer_states(layer)
-        made, rows = steps(of, self.folds, alphas[HELD_OUT], self.seed, alphas.get(TRUE_PAIRS))
+        made, rows = steps(of, self.folds, alphas[table.HELD_OUT], self.settings.seed, alphas.get(table.TRUE_PAIRS))
         if pilot is not None:
-            moved = {(step.fitted, step.alpha) for step in made if step.map == PPT and step.alpha is not None}
+            moved = {(step.fitted, step.alpha) for step in made if step.map == table.PPT and step.alpha is not None}
             chosen = {name: sorted(alpha for fitted, alpha in moved if fitted == name) for name in names}
             with files.replace_file(kept) as file:
                 file.write(orjson.dumps(chosen))
@@ -125,7 +97,7 @@ class Interventions:
                 wanted = (self.states.layer(layer)[place] + moved).astype(np.float32)
                 after = backend.rerun(prompt, np.full(len(wanted), layer, np.int64), wanted)
                 read = read_answers(self.asked.cases[number], prompt, after)
-                flips += read.strict & (read.role == ROLES.index("true"))
+                flips += read.strict & (read.role == table.ROLES.index("true"))
             return flips / len(cases)
 
         return Pilot(cases, ask)
@@ -156,9 +128,9 @@ _Cell = tuple[int, Step]  # a step, after the layer in which it is made
 def count_cells(alphas: int, others: int = 0, true_pairs: bool = False) -> int:
     """How many steps an item makes in a layer, at so many strengths, with the maps of so many other families, and of
     true-belief pairs."""
-    with_alpha = 1 + len(CONTROLS) + 1  # the map, its controls, and replaced
+    with_alpha = 1 + len(table.CONTROLS) + 1  # the map, its controls, and replaced
     towards = 2 * (alphas * (with_alpha + 3 * others + 4 * true_pairs) + 3 * len(PUBLISHED_ALPHAS))
-    return towards + len([one for one in REFERENCES if one != REPLACE]) + 1  # `patch` aims at both targets
+    return towards + len([one for one in table.REFERENCES if one != table.REPLACE]) + 1  # `patch` aims at both targets
 
 
 def count_reruns(moves: Interventions, layers: int) -> int:
@@ -167,8 +139,8 @@ def count_reruns(moves: Interventions, layers: int) -> int:
     steps_made = 0
     for number, case in enumerate(moves.asked.cases):
         others = len(large) - 1 if case.family in large else 0
-        lacking = moves.asked.place(number, ORDERS[0], TWIN) < 0
-        steps_made += count_cells(moves.strengths, others, moves.true_pairs) - lacking
+        lacking = moves.asked.place(number, ORDERS[0], table.TWIN) < 0
+        steps_made += count_cells(moves.settings.strengths, others, moves.settings.true_pairs) - lacking
     return len(ORDERS) * layers * steps_made
 
 
@@ -182,7 +154,7 @@ def run_interventions(
     """
     folder.mkdir(parents=True, exist_ok=True)
     others = len({case.family for case in moves.asked.cases}) - 1
-    for group in moves.groups(layers, count_cells(moves.strengths, others, moves.true_pairs)):
+    for group in moves.groups(layers, count_cells(moves.settings.strengths, others, moves.settings.true_pairs)):
         name = f"layers-{group[0]:03d}-{group[-1]:03d}"
         cases = len(moves.asked.cases)
         parts = [range(start, min(start + PART, cases)) for start in range(0, cases, PART)]
@@ -247,7 +219,7 @@ def _intervention_rows(
                     "item": pl.Series([case.f.id], dtype=pl.String).new_from_index(0, len(own)),
                     "cluster": pl.Series([case.scenario], dtype=pl.String).new_from_index(0, len(own)),
                     "family": pl.Series([case.family], dtype=pl.String).new_from_index(0, len(own)),
-                    "told": [FALSE] * len(own),
+                    "told": [table.FALSE] * len(own),
                     "order": [order] * len(own),
                     "layer": layers,
                     "alpha": [step.alpha for _, step in own],
@@ -255,17 +227,17 @@ def _intervention_rows(
                     "target": [step.target for _, step in own],
                     "fitted": [step.fitted for _, step in own],
                     "fold": [int(moves.folds[number])] * len(own),
-                    "role_before": [ROLES[before.role[0]]] * len(own),
+                    "role_before": [table.ROLES[before.role[0]]] * len(own),
                     "strict_before": [bool(before.strict[0])] * len(own),
                     "gap_before": [float(before.gap[0])] * len(own),
-                    "role": [ROLES[role] for role in after.role],
+                    "role": [table.ROLES[role] for role in after.role],
                     "strict": after.strict,
                     "gap": after.gap,
                     "displacement": displacement,
                 }
             )
         )
-    return table_rows(MOVE, pl.concat(frames))
+    return table_rows(table.MOVE, pl.concat(frames))
 
 
 def _displacement(
@@ -287,15 +259,15 @@ def _displacement(
 
 def _fit_rows(found: Sequence[tuple[int, FitRow]]) -> pl.DataFrame:
     rows = [{"layer": layer, **asdict(row)} for layer, row in found]
-    return table_rows(MAP, pl.DataFrame(rows, infer_schema_length=None))
+    return table_rows(table.MAP, pl.DataFrame(rows, infer_schema_length=None))
 
 
 def table_rows(kind: str, frame: pl.DataFrame) -> pl.DataFrame:
     """The rows of one kind with all columns of the table; those that the frame lacks are null."""
-    given = {**{name: pl.lit(None) for name in SCHEMA}, "kind": pl.lit(kind)}
+    given = {**{name: pl.lit(None) for name in table.SCHEMA}, "kind": pl.lit(kind)}
     return frame.select(
         (pl.col(name) if name in frame.columns else given[name]).cast(dtype).alias(name)
-        for name, dtype in SCHEMA.items()
+        for name, dtype in table.SCHEMA.items()
     )
 
 
@@ -304,7 +276,10 @@ def _write(path: Path, frame: pl.DataFrame) -> None:
         frame.write_parquet(file)
 
 
-TELLINGS = {FALSE: "", TWIN: IN_TWIN}  # the tellings that a probe reads, with what ends the names of their holders
+TELLINGS = {
+    table.FALSE: "",
+    table.TWIN: IN_TWIN,
+}  # the tellings that a probe reads, with what ends the names of their holders
 
 
 def probe_rows(
@@ -336,7 +311,7 @@ def probe_rows(
         name: np.array(
             [words.get(_believed_choice(asked.cases[number], name, told), -1) for number, told, *_ in items], np.int64
         )
-        for name in PROBES
+        for name in table.PROBES
     }
     found = []
     for layer in layers:
@@ -345,10 +320,10 @@ def probe_rows(
             if len(set(wanted[wanted >= 0].tolist())) < 2:
                 continue
             one = probe(read, wanted, own_folds, groups, seed, offered)
-            for kind, right in ((TRUE_LABELS, one.right), (SHUFFLED_LABELS, one.shuffled)):
+            for kind, right in ((table.TRUE_LABELS, one.right), (table.SHUFFLED_LABELS, one.shuffled)):
                 found.append(_rows(asked, items, own_folds, (layer, name, kind), right, one.chance.tolist()))
         advance(1)
-    return pl.concat(found) if found else table_rows(PROBE, pl.DataFrame())
+    return pl.concat(found) if found else table_rows(table.PROBE, pl.DataFrame())
 
 
 def _believed_choice(case: Case, holder: str, told: str) -> str:
@@ -383,14 +358,14 @@ def _rows(
         },
         schema_overrides={"right": pl.Boolean, "chance": pl.Float32},
     )
-    return table_rows(PROBE, frame.filter(pl.col("right").is_not_null()))
+    return table_rows(table.PROBE, frame.filter(pl.col("right").is_not_null()))
 
 
 def baseline_rows(asked: PromptSet, answers: Answers) -> pl.DataFrame:
     """The rows of what the model answered before any intervention, in every telling and order."""
     found: list[dict[str, object]] = []
     for number, case in enumerate(asked.cases):
-        for told in TOLD:
+        for told in table.TOLD:
             for order in ORDERS:
                 if (place := asked.place(number, order, told)) < 0:
                     continue
@@ -403,9 +378,9 @@ def baseline_rows(asked: PromptSet, answers: Answers) -> pl.DataFrame:
                         "parted": case.parted,
                         "told": told,
                         "order": order,
-                        "role": ROLES[one.role[0]],
+                        "role": table.ROLES[one.role[0]],
                         "strict": bool(one.strict[0]),
                         "gap": float(one.gap[0]),
                     }
                 )
-    return table_rows(ANSWER, pl.DataFrame(found, infer_schema_length=None))
+    return table_rows(table.ANSWER, pl.DataFrame(found, infer_schema_length=None))

@@ -106,13 +106,11 @@ def prompt_of(item: Item, strategy: Strategy, tokenizer: Tokenizer, order: int =
     return _split_prompt(asked, [replies[choice] for choice in item.choices], tokenizer)
 
 
-def adapt_strategy(name: str, tokenizer: Tokenizer, overrides: Mapping[str, str] | None = None) -> Strategy:
+def adapt_strategy(name: str, tokenizer: Tokenizer) -> Strategy:
     """The strategy of that name as it is sent to this model: without a system message where its template has none.
-
-    overrides: templates that replace the strategy's own. Raises ConfigError for a strategy that does not exist or asks
-    several times, and for a tokenizer without a chat template.
-    """
-    strategy = Strategy.load(name, system_role=_has_system_role(tokenizer), overrides=overrides)
+    Raises ConfigError for a strategy that does not exist or asks several times, and for a tokenizer without a chat
+    template."""
+    strategy = Strategy.load(name, system_role=_has_system_role(tokenizer))
     _refuse_several(strategy)
     return strategy
 

@@ -12,30 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tomserve.causal import table
 from tomserve.causal.activations import Floats as Floats32
 from tomserve.causal.projection import Fit, Floats, Ints, Map, Ridge, draw_partners
 from tomserve.causal.strengths import Trial, choose_strengths
-from tomserve.causal.table import (
-    HELD_OUT,
-    IDENTITY,
-    IN_SAMPLE,
-    MEAN_DIFFERENCE,
-    NO_OP,
-    PATCH,
-    PATCH_TWIN,
-    PPT,
-    RANDOM_DIRECTION,
-    RANDOM_MAP,
-    REPLACE,
-    REPLACE_NO_OP,
-    SEEN_IDENTITY,
-    SHIFTED_IDENTITY,
-    SHUFFLED_PAIRS,
-    SHUFFLED_TARGET,
-    TO_FALSE,
-    TO_TRUE,
-    TRUE_PAIRS,
-)
 
 TRANSFER_LEAST = 30  # a map is fitted on a family, and applied to another, only where both have so many items
 PAIRS, TARGETS, MAP_DRAW, DIRECTION = range(4)  # what random numbers are drawn for; each has a stream of its own
@@ -56,7 +36,7 @@ class LayerStates:
 
     def target(self, name: str) -> Floats:
         """The states [n, d] at which a move aims: y~ for TO_TRUE, y for TO_FALSE."""
-        return self.own_twin if name == TO_TRUE else self.own
+        return self.own_twin if name == table.TO_TRUE else self.own
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +99,10 @@ def steps(
     """
     made: list[Step] = []
     rows: list[FitRow] = []
-    held = [_fit_with_controls(layer, folds != fold, HELD_OUT, int(fold), seed) for fold in np.unique(folds)]
+    held = [_fit_with_controls(layer, folds != fold, table.HELD_OUT, int(fold), seed) for fold in np.unique(folds)]
     rows += [row for part in held for row in part.rows]
     alphas = _choose(layer, held, folds, alphas)
-    for target in (TO_TRUE, TO_FALSE):
+    for target in (table.TO_TRUE, table.TO_FALSE):
         made += _control_steps(layer, held, alphas, target, seed)
     if second is not None:
         told = [_fit_true_pairs(layer, folds != fold, int(fold), seed) for fold in np.unique(folds)]
@@ -142,10 +122,13 @@ def reference_steps(layer: LayerStates) -> list[Step]:
     """What is compared with at its own norm and has no alpha: no_op, patch, patch_twin and replace_no_op."""
     nothing = np.zeros(layer.false.shape, dtype=np.float32)
     return [
-        Step(NO_OP, None, None, HELD_OUT, nothing),
-        *(Step(PATCH, to, None, HELD_OUT, _float32(layer.target(to) - layer.false)) for to in (TO_TRUE, TO_FALSE)),
-        Step(PATCH_TWIN, TO_TRUE, None, HELD_OUT, _float32(layer.twin - layer.false)),
-        Step(REPLACE_NO_OP, None, None, HELD_OUT, _float32(layer.false), replaces=True),
+        Step(table.NO_OP, None, None, table.HELD_OUT, nothing),
+        *(
+            Step(table.PATCH, to, None, table.HELD_OUT, _float32(layer.target(to) - layer.false))
+            for to in (table.TO_TRUE, table.TO_FALSE)
+        ),
+        Step(table.PATCH_TWIN, table.TO_TRUE, None, table.HELD_OUT, _float32(layer.twin - layer.false)),
+        Step(table.REPLACE_NO_OP, None, None, table.HELD_OUT, _float32(layer.false), replaces=True),
     ]
 
 
@@ -171,20 +154,20 @@ def _published_steps(layer: LayerStates, seed: int) -> tuple[list[Step], FitRow]
     fitted = ridge.fit(layer.own, PUBLISHED_PENALTY)
     shuffled = ridge.fit(layer.own[partner], PUBLISHED_PENALTY)
     made: list[Step] = []
-    for target in (TO_TRUE, TO_FALSE):
+    for target in (table.TO_TRUE, table.TO_FALSE):
         y = layer.target(target)
         whole = np.array([(y - layer.false) / (1 + alpha) for alpha in PUBLISHED_ALPHAS])
         moved = {
-            REPLACE: _displace(fitted.map, layer, every, y, PUBLISHED_ALPHAS),
-            SHUFFLED_PAIRS: _displace(shuffled.map, layer, every, y, PUBLISHED_ALPHAS),
-            IDENTITY: whole,
+            table.REPLACE: _displace(fitted.map, layer, every, y, PUBLISHED_ALPHAS),
+            table.SHUFFLED_PAIRS: _displace(shuffled.map, layer, every, y, PUBLISHED_ALPHAS),
+            table.IDENTITY: whole,
         }
         for name, deltas in moved.items():
             made += [
-                Step(name, target, alpha, IN_SAMPLE, _float32(layer.false + delta), replaces=True)
+                Step(name, target, alpha, table.IN_SAMPLE, _float32(layer.false + delta), replaces=True)
                 for alpha, delta in zip(PUBLISHED_ALPHAS, deltas, strict=True)
             ]
-    return made, _row(PPT, IN_SAMPLE, None, fitted, layer.false)
+    return made, _row(table.PPT, table.IN_SAMPLE, None, fitted, layer.false)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,13 +189,13 @@ def _fit_with_controls(layer: LayerStates, training: Mask, name: str, fold: int 
     ridge = Ridge(x, layer.clusters[training])
     partner = draw_partners(layer.clusters[training], _stream(seed, PAIRS, fold))
     fitted, shuffled = ridge.fit(y), ridge.fit(y[partner])
-    means = {"x": x.mean(axis=0), TO_FALSE: y.mean(axis=0), TO_TRUE: layer.own_twin[training].mean(axis=0)}
+    means = {"x": x.mean(axis=0), table.TO_FALSE: y.mean(axis=0), table.TO_TRUE: layer.own_twin[training].mean(axis=0)}
     norm = float(np.median(np.linalg.norm(x, axis=1)))
     same = float(np.linalg.norm(y - x) / np.linalg.norm(y)) if y.any() else float("inf")
     rows = [
-        _row(PPT, name, fold, fitted, x),
-        _row(SHUFFLED_PAIRS, name, fold, shuffled, x),
-        FitRow(IDENTITY, name, fold, None, same, x.shape[1], 1.0, norm),
+        _row(table.PPT, name, fold, fitted, x),
+        _row(table.SHUFFLED_PAIRS, name, fold, shuffled, x),
+        FitRow(table.IDENTITY, name, fold, None, same, x.shape[1], 1.0, norm),
     ]
     drawn = _like(fitted.map, _stream(seed, MAP_DRAW, fold))
     return _Fitted(name, ~training, fitted, shuffled, drawn, means, rows)
@@ -226,8 +209,11 @@ def _fit_true_pairs(layer: LayerStates, training: Mask, fold: int, seed: int) ->
     clusters = np.concatenate([layer.clusters[training], layer.clusters[told]])
     ridge, partner = Ridge(x, clusters), draw_partners(clusters, _stream(seed, PAIRS, fold))
     fitted, shuffled = ridge.fit(y), ridge.fit(y[partner])
-    rows = [_row(PPT, TRUE_PAIRS, fold, fitted, x), _row(SHUFFLED_PAIRS, TRUE_PAIRS, fold, shuffled, x)]
-    return _Fitted(TRUE_PAIRS, ~training, fitted, shuffled, fitted.map, {}, rows)
+    rows = [
+        _row(table.PPT, table.TRUE_PAIRS, fold, fitted, x),
+        _row(table.SHUFFLED_PAIRS, table.TRUE_PAIRS, fold, shuffled, x),
+    ]
+    return _Fitted(table.TRUE_PAIRS, ~training, fitted, shuffled, fitted.map, {}, rows)
 
 
 def _true_pairs_steps(
@@ -236,19 +222,19 @@ def _true_pairs_steps(
     """The moves by maps of true-belief pairs, too, and their own controls."""
     every = np.ones(len(layer.families), dtype=bool)
     partner = draw_partners(layer.clusters, _stream(seed, TARGETS))
-    for target in (TO_TRUE, TO_FALSE):
+    for target in (table.TO_TRUE, table.TO_FALSE):
         y = layer.target(target)
         moved = _displace_by_fold(layer, held, alphas, lambda part: part.perspective.map, y)
         norms, same = displacement_norms(moved), (y - layer.false)[None]
         shuffled = _displace_by_fold(layer, held, alphas, lambda part: part.shuffled.map, y)
         other = _displace_by_fold(layer, held, alphas, lambda part: part.perspective.map, y[partner])
         for name, one, most in (
-            (PPT, moved, norms),
-            (SHUFFLED_PAIRS, shuffled, norms),
-            (SHUFFLED_TARGET, other, norms),
-            (IDENTITY, same, np.minimum(norms, displacement_norms(same))),
+            (table.PPT, moved, norms),
+            (table.SHUFFLED_PAIRS, shuffled, norms),
+            (table.SHUFFLED_TARGET, other, norms),
+            (table.IDENTITY, same, np.minimum(norms, displacement_norms(same))),
         ):
-            yield from _make_steps(name, target, alphas, TRUE_PAIRS, scale_to_norms(one, most), every)
+            yield from _make_steps(name, target, alphas, table.TRUE_PAIRS, scale_to_norms(one, most), every)
 
 
 def _row(name: str, fitted: str, fold: int | None, fit: Fit, x: Floats) -> FitRow:
@@ -265,32 +251,32 @@ def _control_steps(
     partner = draw_partners(layer.clusters, _stream(seed, TARGETS))
     moved = _displace_by_fold(layer, held, alphas, lambda part: part.perspective.map, y)
     norms = displacement_norms(moved)
-    yield from _make_steps(PPT, target, alphas, HELD_OUT, moved, every)
+    yield from _make_steps(table.PPT, target, alphas, table.HELD_OUT, moved, every)
     instead = layer.false + moved
     for alpha, delta in zip(alphas, instead, strict=True):
-        yield Step(REPLACE, target, float(alpha), HELD_OUT, _float32(delta), replaces=True)
+        yield Step(table.REPLACE, target, float(alpha), table.HELD_OUT, _float32(delta), replaces=True)
 
     def by_fold(chosen: Callable[[_Fitted], Map], goal: Floats, strengths: Sequence[float] = alphas) -> Floats:
         return _displace_by_fold(layer, held, strengths, chosen, goal)
 
-    shift, seen = _shift(layer, held, TO_FALSE), _predict_held_out(layer, held, y)
+    shift, seen = _shift(layer, held, table.TO_FALSE), _predict_held_out(layer, held, y)
     directions: tuple[tuple[str, Callable[[], Floats], Callable[[], Floats] | None], ...] = (
-        (SHUFFLED_PAIRS, lambda: by_fold(lambda part: part.shuffled.map, y), None),
-        (SHUFFLED_TARGET, lambda: by_fold(lambda part: part.perspective.map, y[partner]), None),
-        (RANDOM_MAP, lambda: by_fold(lambda part: part.random, y), None),
-        (RANDOM_DIRECTION, lambda: _stream(seed, DIRECTION).standard_normal((1, *y.shape)), None),
-        (IDENTITY, lambda: (y - layer.false)[None], lambda: (y - layer.false)[None]),
-        (SHIFTED_IDENTITY, lambda: (y - layer.false - shift)[None], lambda: (y - layer.false - shift)[None]),
+        (table.SHUFFLED_PAIRS, lambda: by_fold(lambda part: part.shuffled.map, y), None),
+        (table.SHUFFLED_TARGET, lambda: by_fold(lambda part: part.perspective.map, y[partner]), None),
+        (table.RANDOM_MAP, lambda: by_fold(lambda part: part.random, y), None),
+        (table.RANDOM_DIRECTION, lambda: _stream(seed, DIRECTION).standard_normal((1, *y.shape)), None),
+        (table.IDENTITY, lambda: (y - layer.false)[None], lambda: (y - layer.false)[None]),
+        (table.SHIFTED_IDENTITY, lambda: (y - layer.false - shift)[None], lambda: (y - layer.false - shift)[None]),
         (
-            SEEN_IDENTITY,
+            table.SEEN_IDENTITY,
             lambda: by_fold(lambda part: part.perspective.map, seen),
             lambda: by_fold(lambda part: part.perspective.map, seen, (0.0,)),
         ),
-        (MEAN_DIFFERENCE, lambda: _shift(layer, held, target)[None], lambda: _shift(layer, held, target)[None]),
+        (table.MEAN_DIFFERENCE, lambda: _shift(layer, held, target)[None], lambda: _shift(layer, held, target)[None]),
     )
     for name, direction, whole in directions:
         most = norms if whole is None else np.minimum(norms, displacement_norms(whole()))
-        yield from _make_steps(name, target, alphas, HELD_OUT, scale_to_norms(direction(), most), every)
+        yield from _make_steps(name, target, alphas, table.HELD_OUT, scale_to_norms(direction(), most), every)
 
 
 def scale_to_norms(displacements: Floats, norms: Floats) -> Floats:
@@ -327,7 +313,7 @@ def _displace(w: Map, layer: LayerStates, cases: Mask, target: Floats, alphas: S
 def _predict_held_out(layer: LayerStates, held: Sequence[_Fitted], target: Floats) -> Floats:
     """What the map fitted without a case's fold makes of its target, as if that, after both means are taken off, were a
     state like x [n, d]."""
-    seen, shifted = np.empty_like(target), target - _shift(layer, held, TO_FALSE)
+    seen, shifted = np.empty_like(target), target - _shift(layer, held, table.TO_FALSE)
     for part in held:
         seen[part.test] = part.perspective.map.apply(shifted[part.test])
     return seen
@@ -374,16 +360,16 @@ def _transfers(layer: LayerStates) -> Iterator[tuple[str, Mask]]:
 def _transfer_steps(layer: LayerStates, source: _Fitted, alphas: Sequence[float]) -> Iterator[Step]:
     """The moves by maps of another family: `perspective`, `shuffled_pairs` and `identity`."""
     to = source.test
-    for target in (TO_TRUE, TO_FALSE):
+    for target in (table.TO_TRUE, table.TO_FALSE):
         y = layer.target(target)
         moved = _displace(source.perspective.map, layer, to, y, alphas)
         norms = displacement_norms(moved)
         shuffled = _displace(source.shuffled.map, layer, to, y, alphas)
-        yield from _make_steps(PPT, target, alphas, source.name, moved, to)
-        yield from _make_steps(SHUFFLED_PAIRS, target, alphas, source.name, scale_to_norms(shuffled, norms), to)
+        yield from _make_steps(table.PPT, target, alphas, source.name, moved, to)
+        yield from _make_steps(table.SHUFFLED_PAIRS, target, alphas, source.name, scale_to_norms(shuffled, norms), to)
         same = (y - layer.false)[to][None]
         most = np.minimum(norms, displacement_norms(same))
-        yield from _make_steps(IDENTITY, target, alphas, source.name, scale_to_norms(same, most), to)
+        yield from _make_steps(table.IDENTITY, target, alphas, source.name, scale_to_norms(same, most), to)
 
 
 def _make_steps(

@@ -7,7 +7,7 @@ where the likeliest token of the whole vocabulary begins one of the choices; rea
 choice does.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -209,12 +209,12 @@ def read_outcomes(scores: pl.LazyFrame) -> list[Outcomes]:
         )
     items, moves = _items(answers), _moves(scores)
     found = []
-    for arm, own in _parts(items):
+    for arm in items.select(ARM).unique().sort(ARM).iter_rows(named=True):
         key = [pl.col(name) == value for name, value in arm.items()]
         found.append(
             Outcomes(
                 arm,
-                own,
+                items.filter(key),
                 answers.filter(key),
                 moves.filter(key),
                 kinds.filter(*key, pl.col("kind") == MAP),
@@ -222,12 +222,6 @@ def read_outcomes(scores: pl.LazyFrame) -> list[Outcomes]:
             )
         )
     return found
-
-
-def _parts(items: pl.DataFrame) -> Iterator[tuple[dict[str, str], pl.DataFrame]]:
-    for values in items.select(ARM).unique().sort(ARM).iter_rows():
-        arm = dict(zip(ARM, values, strict=True))
-        yield arm, items.filter(pl.col(name) == value for name, value in arm.items())
 
 
 def _items(answers: pl.DataFrame) -> pl.DataFrame:

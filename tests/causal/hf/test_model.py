@@ -78,8 +78,6 @@ def test_batches_change_neither_order_nor_number() -> None:
         found = HfBackend(model, name="llama", batch=batch).run(asked)
         assert np.allclose(found.states, whole.states, atol=BATCHED)
         assert found.answers.top.tolist() == whole.answers.top.tolist()
-    with pytest.raises(ValueError, match="1 or more"):
-        HfBackend(model, name="llama", batch=0)
 
 
 def test_prompts_with_fewer_choices_have_no_logits_in_their_place() -> None:

@@ -15,7 +15,7 @@ A causal model's keys and values of earlier tokens do not depend on later ones, 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
@@ -115,8 +115,6 @@ def stacked_mask(length: int, rows: int, dtype: torch.dtype, device: torch.devic
     return torch.cat([torch.zeros(rows, length, dtype=dtype, device=device), own], dim=1)[None, None]
 
 
-Result = TypeVar("Result")
-
 ALLOCATING = ("DefaultCPUAllocator", "CUDA error: out of memory", "_STATUS_ALLOC_FAILED")
 """What stands in errors of no class of their own that say the same: torch's allocator of main memory; the driver, where
 another program took what was left; cuBLAS and cuDNN, which take room beside torch's."""
@@ -128,21 +126,17 @@ class BatchPieces:
     def __init__(self, most: int) -> None:
         self.most = max(1, most)
 
-    def run_each(
-        self, number: int, do: Callable[[int, int], Result], limit: Callable[[int], int] | None = None
-    ) -> list[Result]:
-        """Do things 0 to number - 1, a piece [first, last) at a time, and return what came out of each piece.
+    def run_each(self, number: int, do: Callable[[int, int], None], limit: Callable[[int], int]) -> None:
+        """Do things 0 to number - 1, a piece [first, last) at a time.
 
         limit: from the number of a thing, how many may be done at a time from there on. Raises MachineError where the
         memory does not suffice for a single one.
         """
-        results: list[Result] = []
         first = 0
         while first < number:
-            allowed = self.most if limit is None else max(1, min(self.most, limit(first)))
-            last = min(number, first + allowed)
+            last = min(number, first + max(1, min(self.most, limit(first))))
             try:
-                results.append(do(first, last))
+                do(first, last)
             except (torch.OutOfMemoryError, RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
@@ -158,7 +152,6 @@ class BatchPieces:
             # Outside of the handler, whose error keeps the tensors of the failed piece alive.
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
-        return results
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -204,9 +197,6 @@ class Rerunner:
         if len(tokens) < 2:
             return "full"
         return self.beyond if self.method == "stacked" and len(tokens) > self.window else self.method
-
-    def bytes_a_row(self, tokens: tuple[int, ...]) -> int:
-        return self.prefix(tokens).bytes if self.method_for(tokens) == "batched" else 0
 
     def prefix(self, tokens: tuple[int, ...]) -> Prefix:
         """The prefix of a prompt: computed, or kept from an earlier call."""

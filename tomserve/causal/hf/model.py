@@ -10,7 +10,6 @@ On GPUs torch may multiply matrices in TF32, which keeps 10 bits of each number,
 
 import importlib.util
 import itertools
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -125,10 +124,8 @@ class HfBackend:
 
         name, digest, revision: what it is, for the record. batch: prompts that run at a time, None for what suits the
         device; it is halved where memory runs out. method: how prompts are run again; None for the fastest way that
-        works. Raises ConfigError where the model has no single list of blocks, ValueError for a batch below 1.
+        works. Raises ConfigError where the model has no single list of blocks.
         """
-        if batch is not None and batch < 1:
-            raise ValueError(f"expected a batch of 1 or more prompts, got {batch}")
         self.model = model.eval().requires_grad_(False)
         self.name, self.digest, self.revision = name, digest, revision
         self.device: torch.device = model.get_input_embeddings().weight.device
@@ -215,7 +212,8 @@ class HfBackend:
         if sharing := self._is_shared(prompts):
             order.sort(key=lambda place: prompts[place].tokens)
         states = np.empty((len(prompts), self.layers, self.width), dtype=np.float32)
-        logits = np.full((len(prompts), _choices(prompts)), np.nan, dtype=np.float32)
+        most = max((len(prompt.choices) for prompt in prompts), default=0)
+        logits = np.full((len(prompts), most), np.nan, dtype=np.float32)
         top = np.empty(len(prompts), dtype=np.int64)
         kept: list[tuple[tuple[int, ...], Prefix]] = []
 
@@ -249,17 +247,10 @@ class HfBackend:
         """Answer one prompt again, m times, each time with another state at its last token.
 
         layers: int64 [m], after which block the state is replaced, from 1; rows are run in their order, so that lower
-        blocks are computed only where needed. states: float32 [m, width]. Raises ValueError for anything else, states
-        that are not finite included, and MachineError where the memory does not suffice for one state.
+        blocks are computed only where needed. states: float32 [m, width]. Raises ValueError for states that are not
+        finite and as `run` does, MachineError where the memory does not suffice for one state.
         """
         self._check(prompt)
-        layers, states = np.asarray(layers), np.asarray(states, dtype=np.float32)
-        if layers.ndim != 1 or states.shape != (len(layers), self.width):
-            raise ValueError(
-                f"expected layers [m] and states [m, {self.width}], got {list(layers.shape)} and {list(states.shape)}"
-            )
-        if len(layers) and (layers.min() < 1 or layers.max() > self.layers):
-            raise ValueError(f"expected layers from 1 to {self.layers}, got {layers.min()} to {layers.max()}")
         if not np.isfinite(states).all():
             raise ValueError("expected finite states, got some that are not")
         order = np.argsort(layers, kind="stable")
@@ -286,7 +277,7 @@ class HfBackend:
             return max(1, (TOKENS_GPU if self._gpu else TOKENS_CPU) // len(tokens))
         if way == "batched":
             room = LENT_BYTES_GPU if self._gpu else LENT_BYTES_CPU
-            return max(FEWEST_LENT, room // max(1, self._again.bytes_a_row(tokens)))
+            return max(FEWEST_LENT, room // max(1, self._again.prefix(tokens).bytes))
         return self._rows.most
 
     def _is_shared(self, prompts: Sequence[Prompt]) -> bool:
@@ -345,10 +336,6 @@ def _largest(logits: torch.Tensor) -> Ints:
     return np.asarray(logits.argmax(dim=1).cpu().numpy(), np.int64)
 
 
-def _choices(prompts: Sequence[Prompt]) -> int:
-    return max((len(prompt.choices) for prompt in prompts), default=0)
-
-
 def _padding_changes_nothing(backend: HfBackend) -> bool:
     """Whether a short random prompt has the same state beside a longer one, padded on the left, as by itself; layers
     with a recurrent state may read the padding."""
@@ -385,16 +372,14 @@ def load_checkpoint(
 
     device: "cpu", "cuda" or "cuda:N"; None for a GPU where torch sees one. dtype: None for what `default_dtype` says.
     device_map: as transformers takes it; "auto" by default where one GPU cannot hold the model. batch: how many prompts
-    run at a time. Under torchrun the model is split over all processes. Raises ConfigError where the files cannot be
-    loaded, MachineError where the device or accelerate is missing, or the memory does not suffice.
+    run at a time. Raises ConfigError where the files cannot be loaded, MachineError where the device or accelerate is
+    missing, or the memory does not suffice.
     """
     device = _device(device)
     chosen = dtype or default_dtype(checkpoint, device)
-    if chosen not in DTYPES:
-        raise ConfigError(f"--dtype {one_line(chosen)}: expected {', '.join(DTYPES)}")
     needed = checkpoint.parameters * BYTES[chosen]
     layout = _layout(device, device_map, needed)
-    _check_memory(checkpoint, needed, device, chosen, spread="device_map" in layout or "tp_plan" in layout)
+    _check_memory(checkpoint, needed, device, chosen, spread="device_map" in layout)
     source = _source(checkpoint)
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()  # what it would warn of is refused below, in a line
@@ -424,7 +409,7 @@ def load_checkpoint(
             "config.json, tokenizer files and *.safetensors of an architecture that needs no code of its own"
         ) from None
     _refuse_random(checkpoint, told)
-    if not layout.keys() & {"device_map", "tp_plan"}:
+    if "device_map" not in layout:
         model = model.to(device)
     _refuse_offloaded(checkpoint, model)
     if checkpoint.template is not None:
@@ -443,30 +428,24 @@ def _source(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _device(asked: str | None) -> str:
-    """The device to load to. Raises MachineError for a GPU that there is not, ConfigError for any other word."""
+    """The device to load to. Raises MachineError for a GPU that there is not."""
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if asked is None:
         return "cuda" if found else "cpu"
-    kind, _, number = asked.partition(":")
-    if asked != "cpu" and (kind != "cuda" or (number and not number.isdecimal())):
-        raise ConfigError(f"--device {one_line(asked)}: expected cpu, cuda, cuda:N, or auto for all GPUs")
-    if kind == "cuda" and int(number or 0) >= found:
+    if asked != "cpu" and int(asked.partition(":")[2] or 0) >= found:
         raise MachineError(f"--device {asked}: torch sees {found} GPUs here; choose --device cpu, or check the driver")
     return asked
 
 
 def _layout(device: str, device_map: str | None, needed: int) -> dict[str, Any]:
     """How the model is laid out, as arguments of `from_pretrained`; empty where one device holds it."""
-    processes = int(os.environ.get("WORLD_SIZE", "1"))  # set by torchrun
-    if processes == 1 and device_map is None and device == "cuda" and torch.cuda.device_count() > 1:
+    if device_map is None and device == "cuda" and torch.cuda.device_count() > 1:
         free, _ = torch.cuda.mem_get_info()
         device_map = "auto" if needed > 0.9 * free else None
-    if processes == 1 and device_map is None:
+    if device_map is None:
         return {}
     if importlib.util.find_spec("accelerate") is None:
         raise MachineError("a model is spread over devices by the package accelerate: run `pip install accelerate`")
-    if processes > 1:
-        return {"tp_plan": "auto"}
     return {"device_map": device_map}
 
 
