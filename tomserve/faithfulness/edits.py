@@ -7,7 +7,7 @@ from functools import partial
 from itertools import groupby
 
 from tomserve.errors import InapplicableError
-from tomserve.faithfulness import prose_edits
+from tomserve.faithfulness import prose_edits, table
 from tomserve.faithfulness.chains import (
     NO_MATE,
     NO_OTHER,
@@ -33,24 +33,6 @@ from tomserve.faithfulness.chains import (
     wrong_labels,
 )
 from tomserve.faithfulness.prose_edits import Made, prose_of, write_beginnings
-from tomserve.faithfulness.table import (
-    CONTINUATIONS,
-    CONTINUED,
-    EDITS,
-    FILLER,
-    FULL,
-    GOLD,
-    LABELS,
-    LAST,
-    LOCAL,
-    OTHER,
-    PARAPHRASE,
-    PROPAGATED,
-    RESUMED,
-    SWAPPED,
-    THINKING,
-    TRUNCATED,
-)
 from tomserve.items import Item
 from tomserve.prompting.persons import people_of
 
@@ -106,7 +88,7 @@ def _of_other(case: EditCase) -> Made:
     if case.other is None:
         raise InapplicableError(NO_OTHER)
     other = case.other[1]
-    if other.form != LABELS or not other.entries:
+    if other.form != table.LABELS or not other.entries:
         raise InapplicableError(OTHER_FORM)
     length = len(case.item.story)
     said = {min(entry.sentence, length): entry.label for entry in other.entries}  # of one sentence the last
@@ -223,10 +205,16 @@ def _write_gold(case: EditCase) -> Made:
 
 
 LIST_MAKERS: Mapping[str, Callable[[EditCase], Made]] = {
-    PARAPHRASE: _paraphrase,
-    **{name: partial(_truncate, share) for name, share in TRUNCATED.items()},
-    **{FILLER: _filler, OTHER: _of_other, LAST: _corrupted_last, LOCAL: _local, PROPAGATED: _propagate},
-    **{SWAPPED: _swap, GOLD: _write_gold},
+    table.PARAPHRASE: _paraphrase,
+    **{name: partial(_truncate, share) for name, share in table.TRUNCATED.items()},
+    **{
+        table.FILLER: _filler,
+        table.OTHER: _of_other,
+        table.LAST: _corrupted_last,
+        table.LOCAL: _local,
+        table.PROPAGATED: _propagate,
+    },
+    **{table.SWAPPED: _swap, table.GOLD: _write_gold},
 }
 """How each edit of a list is made. Each raises InapplicableError with the reason where it cannot be."""
 
@@ -248,9 +236,9 @@ def make_edits(
     """Yield every edit of a chain, or why it cannot be made, in the order of EDITS. The arguments as in EditCase;
     lettered: whether the choices were offered by letter."""
     case = EditCase(item, chain, mates, other, tokens, offered_choices(item, lettered))
-    known = None if chain.form == LABELS else prose_of(case)
-    yield EditedChain(FULL, chain.text)
-    for condition in EDITS[1:]:
+    known = None if chain.form == table.LABELS else prose_of(case)
+    yield EditedChain(table.FULL, chain.text)
+    for condition in table.EDITS[1:]:
         try:
             text, implied = LIST_MAKERS[condition](case) if known is None else prose_edits.MAKERS[condition](known)
             if text == chain.text:
@@ -268,14 +256,14 @@ def make_beginnings(item: Item, chain: WrittenChain, *, lettered: bool = False) 
     """The beginnings of a chain for CONTINUATIONS, or why there are none. lettered: as for `make_edits`."""
     case = EditCase(item, chain, (), None, len, offered_choices(item, lettered))
     try:
-        if chain.form == THINKING:
+        if chain.form == table.THINKING:
             raise InapplicableError(NOT_CONTINUED)
-        own, changed, wrong = _begin_list(case) if chain.form == LABELS else write_beginnings(prose_of(case))
+        own, changed, wrong = _begin_list(case) if chain.form == table.LABELS else write_beginnings(prose_of(case))
         if own == changed:
             raise InapplicableError(SAME)
     except InapplicableError as error:
-        return [OmittedEdit(condition, str(error)) for condition in CONTINUATIONS]
-    return [EditedChain(RESUMED, own), EditedChain(CONTINUED, changed, wrong)]
+        return [OmittedEdit(condition, str(error)) for condition in table.CONTINUATIONS]
+    return [EditedChain(table.RESUMED, own), EditedChain(table.CONTINUED, changed, wrong)]
 
 
 def _begin_list(case: EditCase) -> tuple[str, str, str]:
@@ -288,7 +276,7 @@ def _begin_list(case: EditCase) -> tuple[str, str, str]:
 def remove_verdict(item: Item, chain: WrittenChain, *, lettered: bool = False) -> str | None:
     """The chain without its verdict: a list without the trailing run of its last belief, prose without the sentences
     that conclude. None where nothing would be left out."""
-    if chain.form == LABELS:
+    if chain.form == table.LABELS:
         entries = list(chain.entries)
         while entries and entries[-1].label == chain.entries[-1].label:
             entries.pop()

@@ -6,18 +6,17 @@ hand to speak of a hint or not to (its recall), and the model's own chains of th
 false alarms).
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-import orjson
 import polars as pl
 
 from tomserve import content
 from tomserve.content.validation import load_yaml
+from tomserve.faithfulness.second_models import name_shown
 from tomserve.faithfulness.source_run import Chain
-from tomserve.faithfulness.table import HINT, LABELS, NEUTRAL, NO, PLACES, READING, SCHEMA, WRONG, YES
+from tomserve.faithfulness.table import HINT, LABELS, NEUTRAL, NO, PLACES, READING, WRONG, YES, of_rows
 from tomserve.items import Item
 from tomserve.runs.cost import Figure
 from tomserve.runs.grader import excerpt
@@ -88,15 +87,10 @@ def _to_read(
 ) -> ChainToRead:
     kept = {name: row[name] for name in ("run", "model", "benchmark", "item", "cluster", "unit", "asked_by", "form")}
     made = {**kept, "kind": READING, "condition": condition, "right": truth, "choices": 2, "edited": text}
-    shown = (excerpt(text), question, condition.partition("_")[0], label)
-    return ChainToRead({**made, "question": question}, _item(*shown))
-
-
-def _item(story: Sequence[str], question: str, place: str, label: str) -> Item:
-    """What the judge is shown, as an item whose name is a digest of it, so that equal ones are asked once."""
-    name = hashlib.blake2b(orjson.dumps([story, question, place, label]), digest_size=16).hexdigest()
-    factors = {"hint": place, "label": label}
-    return Item(id=name, story=story, question=question, choices=(YES, NO), answer=NO, factors=factors)
+    story, factors = excerpt(text), {"hint": condition.partition("_")[0], "label": label}
+    name = name_shown(story, question, *factors.values())  # so that equal ones are asked once
+    shown = Item(id=name, story=story, question=question, choices=(YES, NO), answer=NO, factors=factors)
+    return ChainToRead({**made, "question": question}, shown)
 
 
 def count_readings(chains: Sequence[Chain]) -> Figure:
@@ -111,5 +105,4 @@ def count_readings(chains: Sequence[Chain]) -> Figure:
 def readings_table(read: Sequence[ChainToRead], answers: Mapping[str, Mapping[str, Any]], reader: str) -> pl.DataFrame:
     """The rows of the table for what was read. answers: the columns of an answer, by the names of the items shown.
     reader: the name of the judge."""
-    rows = [{**one.row, **answers[one.shown.id], "predictor": reader} for one in read]
-    return pl.DataFrame([{name: row.get(name) for name in SCHEMA} for row in rows], schema=SCHEMA)
+    return of_rows({**one.row, **answers[one.shown.id], "predictor": reader} for one in read)

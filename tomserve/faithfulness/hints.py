@@ -19,21 +19,8 @@ import orjson
 
 from tomserve import content
 from tomserve.content import files
+from tomserve.faithfulness import table
 from tomserve.faithfulness.chains import OmittedEdit
-from tomserve.faithfulness.table import (
-    AUTHORITY,
-    BESIDE_RIGHT,
-    EARLIER,
-    GRADER,
-    HINTS,
-    METADATA,
-    PATTERN,
-    PLACES,
-    RIGHT,
-    SUM,
-    USER,
-    WRONG,
-)
 from tomserve.items import UNKNOWN, Item
 from tomserve.prompting.conversation import Message, Turn
 from tomserve.prompting.templates import Template, environment
@@ -166,13 +153,13 @@ def _compile_rules(*rules: str) -> tuple[re.Pattern[str], ...]:
 
 
 _RULES = {
-    USER: _compile_rules(*_OF_ALL, *_OF_A_USER),
-    METADATA: _compile_rules(*_OF_ALL, *_OF_METADATA),
-    PATTERN: _compile_rules(*_OF_ALL, *_OF_A_PATTERN),
-    AUTHORITY: _compile_rules(*_OF_ALL, *_OF_AN_AUTHORITY),
-    GRADER: _compile_rules(*_OF_ALL, *_OF_METADATA, *_OF_A_GRADER),
-    EARLIER: _compile_rules(*_OF_ALL, *_OF_A_USER, *_OF_EARLIER),
-    SUM: _compile_rules(*_OF_ALL, *_OF_A_SUM),
+    table.USER: _compile_rules(*_OF_ALL, *_OF_A_USER),
+    table.METADATA: _compile_rules(*_OF_ALL, *_OF_METADATA),
+    table.PATTERN: _compile_rules(*_OF_ALL, *_OF_A_PATTERN),
+    table.AUTHORITY: _compile_rules(*_OF_ALL, *_OF_AN_AUTHORITY),
+    table.GRADER: _compile_rules(*_OF_ALL, *_OF_METADATA, *_OF_A_GRADER),
+    table.EARLIER: _compile_rules(*_OF_ALL, *_OF_A_USER, *_OF_EARLIER),
+    table.SUM: _compile_rules(*_OF_ALL, *_OF_A_SUM),
 }
 _QUOTE = re.compile(r'"[^"\n]{0,400}"')
 _FOLLOWING = re.compile(r"(?: [\w']+){0,2}")
@@ -186,22 +173,20 @@ def mentions_hint(item: Item, text: str, condition: str) -> bool:
     """
     place = condition.partition("_")[0]
     story, chain = _story(item), _plain(text)
-    if place == USER:
+    if place == table.USER:
         if _QUOTES_HINT.search(chain):
             return True
         chain = _QUOTE.sub('""', chain)
     if any(_speaks(rule, chain, story) for rule in _RULES[place]):
         return True
-    return place == PATTERN and any(_speaks_of_examples(one, story) for one in re.split(r"[.!?\n]", chain))
+    if place != table.PATTERN:
+        return False
+    of_answers = filter(_FOUND_ANSWERS.search, re.split(r"[.!?\n]", chain))
+    return any(_speaks(rule, sentence, story) for sentence in of_answers for rule in _FOUND_SHOWN)
 
 
 def _speaks(rule: re.Pattern[str], chain: str, story: str) -> bool:
     return any(not _is_in_story(found, story) for found in rule.finditer(chain))
-
-
-def _speaks_of_examples(sentence: str, story: str) -> bool:
-    """Whether a sentence speaks of the answers of the worked questions, or of a pattern in them."""
-    return bool(_FOUND_ANSWERS.search(sentence)) and any(_speaks(rule, sentence, story) for rule in _FOUND_SHOWN)
 
 
 _FOUND_SHOWN = _compile_rules(_SHOWN, _PATTERNS)
@@ -299,28 +284,28 @@ def add_hints(
     plain = strategy_turn(item).messages
     text = find_user_message(plain)[1]
     if not _shows(item.question, text):
-        yield from (OmittedEdit(condition, NOT_ASKED) for condition in HINTS)
+        yield from (OmittedEdit(condition, NOT_ASKED) for condition in table.HINTS)
         return
     offers = read_offered(item, text, lettered=lettered)
     wrong, right = _wrong(item, offers.choices, own), item.answer if item.answer in offers.choices else None
-    for condition in HINTS:
+    for condition in table.HINTS:
         place, _, which = condition.partition("_")
-        implied = {WRONG: wrong, RIGHT: right}.get(which)
-        if condition == BESIDE_RIGHT and right is None:
+        implied = {table.WRONG: wrong, table.RIGHT: right}.get(which)
+        if condition == table.BESIDE_RIGHT and right is None:
             yield OmittedEdit(condition, NOT_OFFERED)
-        elif implied is None and which in (WRONG, RIGHT):
-            yield OmittedEdit(condition, NO_WRONG if which == WRONG else NOT_OFFERED)
-        elif place == EARLIER:
+        elif implied is None and which in (table.WRONG, table.RIGHT):
+            yield OmittedEdit(condition, NO_WRONG if which == table.WRONG else NOT_OFFERED)
+        elif place == table.EARLIER:
             yield HintedTurn(condition, _after_turn(_hint(place, item, implied), plain), implied, item)
-        elif place not in (PATTERN, SUM):
+        elif place not in (table.PATTERN, table.SUM):
             yield HintedTurn(condition, _with(_hint(place, item, implied), plain, item), implied, item)
         elif not offers.lettered and len(offers.choices) > len(LETTERS):
             yield OmittedEdit(condition, TOO_MANY)
-        elif place == SUM:
+        elif place == table.SUM:
             hint = _hint(place, item, implied, [] if offers.lettered else offers.choices, offers.choices)
             yield HintedTurn(condition, _with(hint, plain, item), implied, item)
         else:
-            beside = right if condition == BESIDE_RIGHT else wrong or right
+            beside = right if condition == table.BESIDE_RIGHT else wrong or right
             shown = _first(item, implied or beside)  # a neutral one is ordered as the one it goes with
             listed = [] if offers.lettered else [one for one in shown.choices if one in offers.choices]
             hint = _hint(place, item, implied, listed)
@@ -329,7 +314,9 @@ def add_hints(
 
 def texts_digest() -> str:
     """A digest of the texts of all hints: a change of one makes other prompts."""
-    return content.digest(*(_file(place, kind) for place in PLACES for kind in ("neutral", "pointing")), NOTED.encode())
+    return content.digest(
+        *(_file(place, kind) for place in table.PLACES for kind in ("neutral", "pointing")), NOTED.encode()
+    )
 
 
 def _file(place: str, kind: str) -> Path:
@@ -347,7 +334,7 @@ def _hint(place: str, item: Item, label: str | None, listed: Sequence[str] = (),
     identity = hashlib.blake2b(item.id.encode(), digest_size=6).hexdigest()
     options = [*zip(LETTERS, map(_line, listed), strict=False)]
     variables = {"identity": identity, "options": options, "question": _line(item.question)}
-    if place == SUM:
+    if place == table.SUM:
         variables["sum"] = _sum(item, len(offered) + 50 if label is None else offered.index(label) + 1)
     if label is not None:
         variables["label"] = _line(label)

@@ -17,22 +17,12 @@ import polars as pl
 
 from tomserve.content import digest, files
 from tomserve.content.paths import run_name, runs_root
-from tomserve.engine import transports
 from tomserve.engine.records import CONCLUSION
 from tomserve.engine.request import Identity, Request
 from tomserve.engine.retry import ModelGuard
 from tomserve.errors import ConfigError, RunMismatchError
-from tomserve.faithfulness import hint_reader, hints, model_access, plan, second_models, unlearning
+from tomserve.faithfulness import hint_reader, hints, model_access, plan, second_models, table, unlearning
 from tomserve.faithfulness.hints import HintedTurn
-from tomserve.faithfulness.model_access import (
-    ModelAccess,
-    continued_conversation,
-    hinted_conversation,
-    prefill_turn,
-    second_call_turn,
-    single_turn,
-    usual_ways,
-)
 from tomserve.faithfulness.plan import PlannedQuestion
 from tomserve.faithfulness.settings import AUTO, BOTH, CONTINUE_PROBE, EDIT_PROBE, LIMIT, PROBES, Connection, Settings
 from tomserve.faithfulness.source_run import (
@@ -48,25 +38,10 @@ from tomserve.faithfulness.source_run import (
     read_source,
 )
 from tomserve.faithfulness.story_twins import compare_twins
-from tomserve.faithfulness.table import (
-    CONTINUATIONS,
-    EDIT,
-    EDITS,
-    HINT,
-    LABELS,
-    LEFT_OUT,
-    PLACES,
-    PREDICTION,
-    PREFILL,
-    SCHEMA,
-    STUDY,
-    TEXT,
-    THINKING,
-)
 from tomserve.items import Item
 from tomserve.prompting.conversation import Asker
 from tomserve.runs import journal
-from tomserve.runs.conversations import Conversations, Phase, PhaseRunner, Question, is_finished
+from tomserve.runs.conversations import Conversations, Phase, PhaseRunner, Question, is_finished, run_asking
 from tomserve.runs.cost import Figure
 from tomserve.runs.evaluation import Servers
 from tomserve.runs.grader import Reader, adapt_reader, find_reader
@@ -121,11 +96,6 @@ class AskingPhase:
         await self.asker.ask(self.phase)
 
 
-def run_phase(asking: AskingPhase) -> None:
-    """Ask in an event loop of its own; the calling thread must have none that runs."""
-    transports.run_loop(asking.ask())
-
-
 @dataclass
 class AskingSession:
     """What the phases of one measurement share."""
@@ -134,7 +104,7 @@ class AskingSession:
     connection: Connection
     listener: Listener
     stop: Stop
-    run_loop: LoopRunner = run_phase  # a command line gives its own, which handles signals meanwhile
+    run_loop: LoopRunner = run_asking  # a command line gives its own, which handles signals meanwhile
     session: Session = field(default_factory=Session)  # notes prompt tokens and how many of them the server had cached
 
     def left(self, planned: Sequence[PlannedQuestion], chains: Chains) -> bool:
@@ -142,15 +112,16 @@ class AskingSession:
         with Journal(self.run.work_file(REPLIES)) as journal:
             return any(not is_finished(journal, one) for one in _questions(planned, chains, None))
 
-    def ask(self, reached: ModelAccess, planned: Sequence[PlannedQuestion], chains: Chains) -> None:
+    def ask(self, reached: model_access.ModelAccess, planned: Sequence[PlannedQuestion], chains: Chains) -> None:
         """Ask the model what is left of the edits and hints."""
         questions = _questions(planned, chains, reached.prefill_support)
         items = {chain.item.id: chain.item for chain in chains.values()}
-        edits = {one.name for one in planned if one.kind == EDIT}
+        edits = {one.name for one in planned if one.kind == table.EDIT}
 
         def build(identity: Identity, turn: Any) -> Request:
-            make = reached.answer_request if identity.strategy in edits else reached.request
-            return make(identity, turn)
+            sampling = reached.answering if identity.strategy in edits else reached.source.sampling
+            at = reached.target
+            return Request.build(identity, turn, model=at.model, revision=at.revision, sampling=sampling)
 
         def left(talks: Conversations) -> Iterator[Request]:
             for one in questions:
@@ -214,22 +185,22 @@ def _place(at: Target) -> str:
 
 def _questions(planned: Sequence[PlannedQuestion], chains: Chains, held_by: str | None) -> list[Question]:
     """The planned edits and hints, each with what asks it. Raises ConfigError for a hint that can no longer be made."""
-    asked = (one for one in planned if one.is_asked and one.kind in (EDIT, HINT))
+    asked = (one for one in planned if one.is_asked and one.kind in (table.EDIT, table.HINT))
     return [Question(one.item, _asker(one, chains[one.item, one.strategy], held_by)) for one in asked]
 
 
 def _asker(one: PlannedQuestion, chain: Chain, held_by: str | None) -> Asker:
     text = one.edited or ""
-    if one.condition in CONTINUATIONS:
-        return continued_conversation(one.name, chain, text, str(one.shown), held_by)
-    if one.kind == EDIT and one.shown == PREFILL:
-        return single_turn(one.name, lambda: prefill_turn(chain, text, held_by))
-    if one.kind == EDIT:
-        return single_turn(one.name, lambda: second_call_turn(chain, text))
+    if one.condition in table.CONTINUATIONS:
+        return model_access.continued_conversation(one.name, chain, text, str(one.shown), held_by)
+    if one.kind == table.EDIT and one.shown == table.PREFILL:
+        return model_access.single_turn(one.name, lambda: model_access.prefill_turn(chain, text, held_by))
+    if one.kind == table.EDIT:
+        return model_access.single_turn(one.name, lambda: model_access.second_call_turn(chain, text))
     hint = chain.hints.get(one.condition)
     if not isinstance(hint, HintedTurn):
         raise ConfigError(f"item {one.item!r}: the hint {one.condition!r} can no longer be made; use --run NEW")
-    return hinted_conversation(one.name, chain.strategy, hint)
+    return model_access.hinted_conversation(one.name, chain.strategy, hint)
 
 
 def reply_rows(run: MeasuredRun) -> dict[Key, dict[int, Row]]:
@@ -246,7 +217,7 @@ def predictor_items(planned: Sequence[PlannedQuestion], chains: Chains) -> dict[
     """What the predicting model is shown, by item, strategy and condition: choices as the model was offered them."""
     found = {}
     for one in planned:
-        if one.kind == PREDICTION and one.is_asked:
+        if one.kind == table.PREDICTION and one.is_asked:
             chain = chains[one.item, one.strategy]
             told = hints.find_user_message(chain.strategy.turn(chain.item).messages)[1]
             offers = hints.read_offered(chain.item, told, lettered=chain.lettered)
@@ -278,17 +249,16 @@ def build_table(
         rows = replies.get((one.item, one.name), {})
         if not one.is_asked:
             return named
-        if one.condition in CONTINUATIONS:
+        if one.condition in table.CONTINUATIONS:
             return {**named, **_continued_columns(chain, one, rows)}
-        if one.kind == EDIT:
+        if one.kind == table.EDIT:
             return {**named, **_edit_columns(chain, one, rows.get(0))}
-        if one.kind == HINT:
+        if one.kind == table.HINT:
             return {**named, **_hint_columns(chain, one, rows)}
         predicted = predictions.get((one.item, one.strategy, one.condition))
-        return {**named, "predictor": predictor, **_prediction_columns(chain, predicted)}
+        return {**named, "predictor": predictor, **_second_columns(chain.item, predicted)}
 
-    rows = list(map(row, planned))
-    return pl.DataFrame({name: [one.get(name) for one in rows] for name in SCHEMA}, schema=SCHEMA)
+    return table.of_rows(map(row, planned))
 
 
 def _of_item(item: Item, one: PlannedQuestion) -> dict[str, Any]:
@@ -356,15 +326,16 @@ def _hint_columns(chain: Chain, one: PlannedQuestion, rows: Mapping[int, Row]) -
     read = read_chain(item, strategy, rows)
     text = read.written.text if isinstance(read, Chain) else None
     admits = None
-    if isinstance(read, Chain) and read.written.form != LABELS:
+    if isinstance(read, Chain) and read.written.form != table.LABELS:
         admits = hints.mentions_hint(item, read.written.text, one.condition)
     return {**_answer(row, found.answer, found.parse, found.reason), "edited": text, "admits": admits}
 
 
-def _prediction_columns(chain: Chain, row: Row | None) -> dict[str, Any]:
+def _second_columns(item: Item, row: Row | None) -> dict[str, Any]:
+    """The columns of what a second model says of an item, whose choices it is offered by their words."""
     if row is None or row["status"] not in ANSWERS:
         return _answer(row)
-    found = read_response(chain.item, row, False)  # choices are offered to it by their words
+    found = read_response(item, row, False)
     return _answer(row, found.answer, found.parse, found.reason)
 
 
@@ -382,8 +353,8 @@ class MeasurementResult:
 def preview(settings: Settings) -> list[Figure]:
     """What a measurement would ask, counted without any server. Raises ConfigError as `measure` does."""
     source = read_source(settings.run, settings.strategies, settings.where)
-    both = settings.shown == BOTH
-    made = plan.make_plan(source, settings, lambda chain: usual_ways(chain) if both else usual_ways(chain)[:1])
+    ways = model_access.usual_ways
+    made = plan.make_plan(source, settings, ways if settings.shown == BOTH else lambda chain: ways(chain)[:1])
     calls = {chain.strategy.name: chain.strategy.turns or chain.strategy.calls for chain in source.chains}
     planned, chains = list(made), draw_chains(source.chains, settings.limit)
     read = [] if settings.reader is None else [hint_reader.count_readings(chains)]
@@ -396,7 +367,7 @@ def measure(
     connection: Connection | None = None,
     place: str | Path | None = None,
     listener: Listener | None = None,
-    run_loop: LoopRunner = run_phase,
+    run_loop: LoopRunner = run_asking,
     stop: Stop | None = None,
 ) -> MeasurementResult:
     """Measure what the settings say, or go on with it, and return the finished run.
@@ -418,7 +389,7 @@ def measure(
     path = run_path(place) if isinstance(place, str) else place
     if path is not None and not isinstance(path, Path):
         raise ConfigError(f"the new run is {place!r:.60}; expected a name or a folder")
-    path = path or runs_root() / f"{STUDY}-{re.sub('[^A-Za-z0-9._-]+', '-', source.name)}"[:200]
+    path = path or runs_root() / f"{table.STUDY}-{re.sub('[^A-Za-z0-9._-]+', '-', source.name)}"[:200]
     if settings.probes and not path.exists():
         model_access.choose_server(source, connection, waiting)  # before there is a folder, so that none is left behind
     second = {"rewriter": rewriter, "predictor": predictor, "reader": reader}
@@ -473,7 +444,7 @@ def _open_run(
         known["unlearn"] = checkpoint.digest
     return MeasuredRun.open(
         path,
-        study=STUDY,
+        study=table.STUDY,
         model=manifest.model,
         revision=manifest.revision,
         benchmark=manifest.benchmark,
@@ -492,8 +463,8 @@ def _command(settings: Settings, source: SourceRun) -> str:
         "strategy": settings.strategies,
         "where": settings.where,
         "probe": settings.probes if settings.probes != PROBES else (),
-        "edit": settings.edits if settings.edits != EDITS else (),
-        "hint": settings.hints if settings.hints != PLACES else (),
+        "edit": settings.edits if settings.edits != table.EDITS else (),
+        "hint": settings.hints if settings.hints != table.PLACES else (),
     }
     given = [f"--{name} {value}" for name, values in several.items() for value in values]
     given += [f"--unlearn {settings.unlearn}"] if settings.unlearn is not None else []
@@ -505,7 +476,7 @@ def _command(settings: Settings, source: SourceRun) -> str:
 def _open_ends(path: Path) -> bool:
     """Whether the table of a finished measurement holds questions that may be asked again."""
     statuses = files.scan_parquet(path / TABLE).select("outcome").unique().collect()["outcome"]
-    return bool(set(statuses) - FINAL - {INVALID, LEFT_OUT})
+    return bool(set(statuses) - FINAL - {INVALID, table.LEFT_OUT})
 
 
 def _ask_all(
@@ -538,11 +509,11 @@ def _ask_all(
             refusal = None
             if CONTINUE_PROBE in settings.probes:
                 refusal = reached.probe(waiting).explain_no_prefill(reached.target.model, reached.answering.extra)
-            with reached.counting(listener) as count:
-                made = list(plan.make_plan(source, settings, shown, count, paraphrases, refusal))
+            count = reached.counting(listener)
+            made = list(plan.make_plan(source, settings, shown, count, paraphrases, refusal))
             plan.write_prefill_support(run.work_file(plan.HOW), reached.prefill_support)
             plan.write_plan(file, made)
-        elif any(one.is_asked and (one.shown == PREFILL or one.condition in CONTINUATIONS) for one in made):
+        elif any(one.is_asked and (one.shown == table.PREFILL or one.condition in table.CONTINUATIONS) for one in made):
             model_access.check_prefill_unchanged(reached, plan.read_prefill_support(run.work_file(plan.HOW)), waiting)
         work.ask(reached, made, chains)
     run.write_items(_items(source, chains))
@@ -580,7 +551,7 @@ def _ask_rewriter(work: AskingSession, chains: Sequence[Chain], rewriter: Reader
     """The paraphrases that the rewriter made and that mean the same, by item and strategy."""
     if rewriter is None:
         return {}
-    prose = [chain for chain in chains if chain.written.form in (TEXT, THINKING)]
+    prose = [chain for chain in chains if chain.written.form in (table.TEXT, table.THINKING)]
     shown = [second_models.paraphraser_item(chain.item, chain.written.text) for chain in prose]
     rows = work.ask_second(rewriter, {item.id: item for item in shown}, PARAPHRASED, "paraphrases of chains")
     found = {}
@@ -598,21 +569,14 @@ def _ask_reader(work: AskingSession, frame: pl.DataFrame, reader: Reader) -> pl.
     wanted = hint_reader.chains_to_read(frame)
     shown = {one.shown.id: one.shown for one in wanted}
     rows = work.ask_second(reader, shown, READ, "chains read for hints") if shown else {}
-    answers = {}
-    for name, item in shown.items():
-        row = rows.get(name)
-        if row is None or row["status"] not in ANSWERS:
-            answers[name] = _answer(row)
-        else:
-            found = read_response(item, row, False)
-            answers[name] = _answer(row, found.answer, found.parse, found.reason)
+    answers = {name: _second_columns(item, rows.get(name)) for name, item in shown.items()}
     return hint_reader.readings_table(wanted, answers, reader.target.model)
 
 
 def _result(folder: Path, frame: pl.DataFrame, *, asked: bool) -> MeasurementResult:
     """What a finished measurement came to. asked: whether anything was asked now."""
     sums = frame.select(pl.col("tokens", "cached").sum(), told=pl.col("cached").is_not_null().any()).row(0, named=True)
-    failures = Counter(status for status in frame["outcome"] if status not in ("ok", "length", INVALID, LEFT_OUT))
+    failures = Counter(status for status in frame["outcome"] if status not in ("ok", "length", INVALID, table.LEFT_OUT))
     return MeasurementResult(
         folder,
         asked,

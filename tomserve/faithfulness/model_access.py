@@ -6,8 +6,7 @@ answer (a strategy whose answer is a turn of its own is asked by that turn). In 
 choices by the strategy's own schema.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -17,7 +16,7 @@ import orjson
 from tomserve import content
 from tomserve.content import files
 from tomserve.engine.prompt_tokens import estimate_tokens
-from tomserve.engine.request import Identity, Request, Sampling
+from tomserve.engine.request import Sampling
 from tomserve.errors import ConfigError, RunMismatchError, ServerError
 from tomserve.faithfulness.chains import Count, write_beginning
 from tomserve.faithfulness.hints import HintedTurn
@@ -256,20 +255,8 @@ class ModelAccess:
 
     target: Target
     source: SourceRun
-    server_gone: Callable[[], str | None] = lambda: (
-        None
-    )  # why the process of a server started here has ended, if it has
+    server_gone: Callable[[], str | None] = lambda: None  # why the process of a server started here has ended
     prefill_support: str | None = None  # the field by which the server holds a continued reply to one of several texts
-
-    def request(self, identity: Identity, turn: Turn) -> Request:
-        """The request of a turn, sampled as the run was."""
-        at = self.target
-        return Request.build(identity, turn, model=at.model, revision=at.revision, sampling=self.source.sampling)
-
-    def answer_request(self, identity: Identity, turn: Turn) -> Request:
-        """The request of a turn that asks for an answer after an edited chain, before which nothing more is thought."""
-        at = self.target
-        return Request.build(identity, turn, model=at.model, revision=at.revision, sampling=self.answering)
 
     @property
     def answering(self) -> Sampling:
@@ -286,21 +273,19 @@ class ModelAccess:
         probe.adaptations = self.source.sampling.adaptations
         return probe
 
-    @contextlib.contextmanager
-    def counting(self, listener: Listener) -> Iterator[Count]:
-        """Gives a function that counts tokens as the server does, or estimates them where it does not count."""
+    def counting(self, listener: Listener) -> Count:
+        """A function that counts tokens as the server does, or estimates them where it does not count."""
         probe = self.probe()
         if probe.count_text_tokens(self.target.model, "one two three") is None:
             listener.message("the server counts no tokens, so that the length of filler is estimated")
-            yield estimate_tokens
-            return
+            return estimate_tokens
 
         @cache
         def count(text: str) -> int:
             found = probe.count_text_tokens(self.target.model, text) if text else 0
             return estimate_tokens(text) if found is None else found
 
-        yield count
+        return count
 
 
 def choose_server(source: SourceRun, connection: Connection, waiting: WaitPolicy) -> Target:

@@ -6,37 +6,24 @@ Edits depend on how the server counts tokens and on what a rewriter said, so tha
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import orjson
 import polars as pl
+from pydantic import ConfigDict, StringConstraints, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
 from tomserve.benchmarks import Benchmark
 from tomserve.content import files
 from tomserve.engine.prompt_tokens import estimate_tokens
 from tomserve.errors import ConfigError, JournalError
-from tomserve.faithfulness import edits
+from tomserve.faithfulness import edits, table
 from tomserve.faithfulness.chains import Count, EditedChain, OmittedEdit, WrittenChain
 from tomserve.faithfulness.hints import HintedTurn
 from tomserve.faithfulness.settings import CONTINUE_PROBE, EDIT_PROBE, HINT_PROBE, LIMIT, Settings
 from tomserve.faithfulness.source_run import Chain, SourceRun, draw_chains, has_turn, marks_reasoning, unit_of
-from tomserve.faithfulness.table import (
-    CHAIN,
-    CONTINUATIONS,
-    EDIT,
-    EDITS,
-    FULL,
-    HINT,
-    HINTS,
-    LEFT_OUT,
-    NO_VERDICT,
-    PARAPHRASE,
-    PREDICTION,
-    PREFILL,
-    QUESTION,
-)
 from tomserve.items import EVERY, Item, where
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.cost import Figure, measure_prompts
@@ -45,11 +32,8 @@ from tomserve.stats.chain_edits import FIFTH, expected_ends
 FILE, HOW = "planned.jsonl", "how.json"
 """The files of a run's folder of work: the plan, and how the server holds replies that are begun."""
 
-_FIELDS = {"item": str, "strategy": str, "kind": str, "condition": str}
-"""What every line has to have, with its type."""
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
 class PlannedQuestion:
     """One question of a measurement, or an edit that could not be made (status LEFT_OUT); the fields as in the table.
 
@@ -58,7 +42,7 @@ class PlannedQuestion:
 
     item: str
     strategy: str
-    kind: str
+    kind: Annotated[str, StringConstraints(pattern=f"^({table.EDIT}|{table.HINT}|{table.PREDICTION})$")]
     condition: str
     shown: str | None = None
     implied: str | None = None
@@ -69,7 +53,7 @@ class PlannedQuestion:
     @property
     def is_asked(self) -> bool:
         """Whether it is asked at all."""
-        return self.status != LEFT_OUT
+        return self.status != table.LEFT_OUT
 
     @property
     def name(self) -> str:
@@ -113,19 +97,16 @@ def _write(path: Path, lines: Iterable[bytes]) -> None:
 def read_plan(path: Path) -> list[PlannedQuestion]:
     """The plan in a file. Raises ConfigError by file and line where it is none."""
     way_out, found = "use --run NEW to begin anew", list[PlannedQuestion]()
+    read = TypeAdapter(PlannedQuestion)
     try:
         with files.open_for_reading(path) as file:
             for number, line in enumerate(files.read_lines(file, path), 1):
                 try:
-                    row: Any = orjson.loads(line)
-                    wrong = [name for name, kind in _FIELDS.items() if type(row.get(name)) is not kind]
-                    wrong += [name for name, value in row.items() if not isinstance(value, str)]
-                    wrong += ["kind"] if row.get("kind") not in (EDIT, HINT, PREDICTION) else []
-                    if wrong:
-                        raise ConfigError(f"{path}:{number}: field {wrong[0]!r} is not as planned; {way_out}")
-                    found.append(PlannedQuestion(**row))
-                except (orjson.JSONDecodeError, AttributeError, TypeError):
-                    raise ConfigError(f"{path}:{number}: not a planned question; {way_out}") from None
+                    found.append(read.validate_json(line))
+                except ValidationError as error:
+                    loc = error.errors()[0]["loc"]
+                    reason = f"field {loc[0]!r} is not as planned" if loc else "not a planned question"
+                    raise ConfigError(f"{path}:{number}: {reason}; {way_out}") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); {way_out}") from None
     return found
@@ -166,28 +147,30 @@ def make_plan(
             mates, own = source.mates_of(item), (paraphrases or {}).get((item.id, name))
             for one in edits.make_edits(item, written, mates=mates, other=other, tokens=tokens, lettered=lettered):
                 if one.condition in settings.edits:
-                    edit = one if one.condition != PARAPHRASE or own is None else EditedChain(PARAPHRASE, own)
-                    yield from (_plan(chain, EDIT, edit, way) for way in ways(chain))
+                    edit = (
+                        one if one.condition != table.PARAPHRASE or own is None else EditedChain(table.PARAPHRASE, own)
+                    )
+                    yield from (_plan(chain, table.EDIT, edit, way) for way in ways(chain))
         if CONTINUE_PROBE in settings.probes:
             for made in edits.make_beginnings(item, written, lettered=lettered):
                 for way in ways(chain):
-                    reason = no_continuing or (None if way == PREFILL or has_turn(chain) else SHOWN_EARLIER)
-                    yield _plan(chain, EDIT, made if reason is None else OmittedEdit(made.condition, reason), way)
+                    reason = no_continuing or (None if way == table.PREFILL or has_turn(chain) else SHOWN_EARLIER)
+                    yield _plan(chain, table.EDIT, made if reason is None else OmittedEdit(made.condition, reason), way)
         if HINT_PROBE in settings.probes:
             wanted = (one for name, one in chain.hints.items() if name.partition("_")[0] in settings.hints)
-            yield from (_plan(chain, HINT, one) for one in wanted)
+            yield from (_plan(chain, table.HINT, one) for one in wanted)
         if settings.predictor is not None:
             rest = edits.remove_verdict(item, written, lettered=lettered)
-            for condition, text in ((QUESTION, None), (CHAIN, written.text), (NO_VERDICT, rest)):
-                if condition == NO_VERDICT and text is None:
-                    yield _plan(chain, PREDICTION, OmittedEdit(condition, ONLY_VERDICT))
+            for condition, text in ((table.QUESTION, None), (table.CHAIN, written.text), (table.NO_VERDICT, rest)):
+                if condition == table.NO_VERDICT and text is None:
+                    yield _plan(chain, table.PREDICTION, OmittedEdit(condition, ONLY_VERDICT))
                 else:
                     own = written.model_answer
-                    yield PlannedQuestion(item.id, name, PREDICTION, condition, implied=own, edited=text)
+                    yield PlannedQuestion(item.id, name, table.PREDICTION, condition, implied=own, edited=text)
     if EDIT_PROBE in settings.probes:
         for name, items in source.unreadable.items():
             for item, reason in items:
-                yield PlannedQuestion(item.id, name, EDIT, FULL, status=LEFT_OUT, reason=reason)
+                yield PlannedQuestion(item.id, name, table.EDIT, table.FULL, status=table.LEFT_OUT, reason=reason)
 
 
 def _plan(
@@ -195,7 +178,7 @@ def _plan(
 ) -> PlannedQuestion:
     item, strategy = chain.item.id, chain.strategy.name
     if isinstance(made, OmittedEdit):
-        return PlannedQuestion(item, strategy, kind, made.condition, shown, status=LEFT_OUT, reason=made.reason)
+        return PlannedQuestion(item, strategy, kind, made.condition, shown, status=table.LEFT_OUT, reason=made.reason)
     text = made.text if isinstance(made, EditedChain) else None
     return PlannedQuestion(item, strategy, kind, made.condition, shown, made.implied, text)
 
@@ -205,10 +188,10 @@ def count_requests(planned: Sequence[PlannedQuestion], calls: Mapping[str, int])
     asked = [one for one in planned if one.is_asked]
     requests: Counter[str] = Counter()
     for one in asked:
-        again = one.condition in CONTINUATIONS and calls.get(one.strategy, 1) > 1  # the chain, then the answer
-        requests[one.kind] += calls.get(one.strategy, 1) if one.kind == HINT else 1 + again
+        again = one.condition in table.CONTINUATIONS and calls.get(one.strategy, 1) > 1  # the chain, then the answer
+        requests[one.kind] += calls.get(one.strategy, 1) if one.kind == table.HINT else 1 + again
     chains = Counter(strategy for strategy, _ in dict.fromkeys((one.strategy, one.item) for one in asked))
-    named = {EDIT: "after edited chains", HINT: "with hints", PREDICTION: "to the predicting model"}
+    named = {table.EDIT: "after edited chains", table.HINT: "with hints", table.PREDICTION: "to the predicting model"}
     parts = ", ".join(f"{requests[kind]:,} {words}" for kind, words in named.items() if kind in requests)
     left_out = len(planned) - len(asked)
     return [
@@ -289,7 +272,7 @@ def estimate_costs(
         chains = min(len(wanted), LIMIT)
         tokens = measure_prompts(wanted, strategy).tokens / max(1, len(wanted)) * chains * models
         calls = strategy.turns or strategy.calls
-        edited, hinted = len(EDITS) * chains * models, len(HINTS) * chains * calls * models
+        edited, hinted = len(table.EDITS) * chains * models, len(table.HINTS) * chains * calls * models
         rows.append(
             {
                 "strategy": strategy.name,
@@ -297,8 +280,8 @@ def estimate_costs(
                 "after edits": edited,
                 "with hints": hinted,
                 "requests": edited + hinted,
-                "prompt tokens (about)": round(tokens * (len(EDITS) + len(HINTS) * calls)),
-                "of them new": round(tokens * (1 + len(HINTS))),
+                "prompt tokens (about)": round(tokens * (len(table.EDITS) + len(table.HINTS) * calls)),
+                "of them new": round(tokens * (1 + len(table.HINTS))),
             }
         )
     return pl.DataFrame(rows)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from tomserve.errors import InapplicableError
+from tomserve.faithfulness import table
 from tomserve.faithfulness.chains import (
     NO_MATE,
     NO_OTHER,
@@ -21,18 +22,6 @@ from tomserve.faithfulness.chains import (
     find_changes,
     right_beliefs,
     wrong_labels,
-)
-from tomserve.faithfulness.table import (
-    FILLER,
-    GOLD,
-    LABELS,
-    LAST,
-    LOCAL,
-    OTHER,
-    PARAPHRASE,
-    PROPAGATED,
-    SWAPPED,
-    TRUNCATED,
 )
 from tomserve.items.item import UNKNOWN
 from tomserve.prompting.persons import people_of
@@ -387,7 +376,7 @@ def _of_other(prose: Prose) -> Made:
     if case.other is None:
         raise InapplicableError(NO_OTHER)
     other_item, other = case.other
-    if other.form == LABELS:
+    if other.form == table.LABELS:
         raise InapplicableError(OTHER_FORM)
     label = find_conclusion(case, other.text, None)
     if label is None:  # its words may only be read by its own choices
@@ -529,10 +518,16 @@ def _write_gold(prose: Prose) -> Made:
 
 
 MAKERS: Mapping[str, Callable[[Prose], Made]] = {
-    PARAPHRASE: _paraphrase,
-    **{name: partial(_truncate, share) for name, share in TRUNCATED.items()},
-    **{FILLER: _filler, OTHER: _of_other, LAST: _corrupted_last, LOCAL: _local, PROPAGATED: _propagate},
-    **{SWAPPED: _swap, GOLD: _write_gold},
+    table.PARAPHRASE: _paraphrase,
+    **{name: partial(_truncate, share) for name, share in table.TRUNCATED.items()},
+    **{
+        table.FILLER: _filler,
+        table.OTHER: _of_other,
+        table.LAST: _corrupted_last,
+        table.LOCAL: _local,
+        table.PROPAGATED: _propagate,
+    },
+    **{table.SWAPPED: _swap, table.GOLD: _write_gold},
 }
 """How each edit of prose is made. Each raises InapplicableError with the reason where it cannot be."""
 

@@ -47,7 +47,7 @@ def paraphraser_item(item: Item, text: str) -> Item:
     """What the paraphrasing model is shown, in the form of an item: the lines of the chain in the place of a story."""
     lines = [line for line in _inert(text) if line] or excerpt("")
     return Item(
-        id=_name(lines, item.question, item.choices),
+        id=name_shown(lines, item.question, item.choices),
         story=lines,
         question=item.question,
         choices=item.choices,
@@ -89,7 +89,7 @@ def _inert(text: str) -> list[str]:
     return lines
 
 
-def _name(*shown: object) -> str:
+def name_shown(*shown: object) -> str:
     """A digest of all that is shown, so that equal ones are asked once."""
     return hashlib.blake2b(orjson.dumps(shown), digest_size=16).hexdigest()
 
@@ -112,5 +112,5 @@ def predictor_item(item: Item, text: str | None, offers: OfferedChoices | None =
     letters = "".join(f"\n{letter}. {choice}" for letter, choice in zip(LETTERS, choices, strict=False))
     question = f"{item.question}{letters}" if lettered else item.question
     story, kind = ([_NO_CHAIN], QUESTION) if text is None else (excerpt(text), CHAIN)
-    name = _name(kind, story, question, choices)
+    name = name_shown(kind, story, question, choices)
     return Item(id=name, story=story, question=question, choices=choices, answer=choices[0], factors={"kind": kind})

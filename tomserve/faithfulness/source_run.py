@@ -153,6 +153,15 @@ def item_columns(item: Item) -> dict[str, str]:
     return {"benchmark": item.benchmark, "item": item.id, "cluster": item.cluster or item.id, "unit": unit_of(item)}
 
 
+def chain_columns(chain: Chain) -> dict[str, Any]:
+    """The columns of a table that say which chain a row is about."""
+    return {
+        **item_columns(chain.item),
+        **{"asked_by": chain.strategy.name, "form": chain.written.form, "written": chain.written.text},
+        **{"question": chain.item.question, "choices": len(chain.item.choices)},
+    }
+
+
 def unit_of(item: Item) -> str:
     """What counts as one independent draw in an interval: the stage where the item names one, else its cluster."""
     stage = item.factors.get("stage")

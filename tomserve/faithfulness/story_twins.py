@@ -14,8 +14,8 @@ import polars as pl
 
 from tomserve.faithfulness.chains import EditCase, offered_choices
 from tomserve.faithfulness.prose_edits import find_conclusion
-from tomserve.faithfulness.source_run import Chain, SourceRun, item_columns, read_chain, read_rows_of
-from tomserve.faithfulness.table import LABELS, LEFT_OUT, ORIGINAL, SCHEMA, STORY, TWIN
+from tomserve.faithfulness.source_run import Chain, SourceRun, chain_columns, read_chain, read_rows_of
+from tomserve.faithfulness.table import LABELS, LEFT_OUT, ORIGINAL, STORY, TWIN, of_rows
 from tomserve.items import Item, read_items
 from tomserve.runs.runfolder import ITEMS
 from tomserve.status import OK
@@ -50,7 +50,7 @@ def compare_twins(source: SourceRun, chains: Sequence[Chain], run: str) -> pl.Da
     rows: list[Mapping[str, Any]] = []
     seen: set[tuple[str, frozenset[str]]] = set()
     for chain in chains:
-        named = {"run": run, "model": source.manifest.model, "asked_by": chain.strategy.name}
+        named = {"run": run, "model": source.manifest.model, "kind": STORY, "own": chain.written.model_answer}
         twin = twins.get(chain.item.id)
         if twin is None:
             rows.append({**named, **_left_out(chain, NO_TWIN)})
@@ -62,26 +62,17 @@ def compare_twins(source: SourceRun, chains: Sequence[Chain], run: str) -> pl.Da
         other = read_chain(twin, chain.strategy, answered.get((twin.id, chain.strategy.name), {}))
         made = _pair(chain, other) if isinstance(other, Chain) else [_left_out(chain, NO_CHAIN)]
         rows += [{**named, **row} for row in made]
-    return pl.DataFrame([{name: row.get(name) for name in SCHEMA} for row in rows], schema=SCHEMA)
-
-
-def _of_chain(chain: Chain) -> dict[str, Any]:
-    item = chain.item
-    return {
-        **item_columns(item),
-        **{"form": chain.written.form, "kind": STORY, "question": item.question, "choices": len(item.choices)},
-        **{"own": chain.written.model_answer, "written": chain.written.text},
-    }
+    return of_rows(rows)
 
 
 def _left_out(chain: Chain, reason: str) -> dict[str, Any]:
-    return {**_of_chain(chain), "condition": TWIN, "outcome": LEFT_OUT, "reason": reason}
+    return {**chain_columns(chain), "condition": TWIN, "outcome": LEFT_OUT, "reason": reason}
 
 
 def _pair(chain: Chain, other: Chain) -> Iterator[dict[str, Any]]:
     for condition, one in ((ORIGINAL, chain), (TWIN, other)):
         answered = {"condition": condition, "outcome": OK, "answer": one.written.model_answer, "right": one.item.answer}
-        yield {**_of_chain(chain), **answered, "implied": find_end(one), "edited": one.written.text}
+        yield {**chain_columns(chain), **answered, "implied": find_end(one), "edited": one.written.text}
 
 
 def find_end(chain: Chain) -> str | None:

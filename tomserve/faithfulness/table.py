@@ -6,7 +6,8 @@ The study `faithfulness` reads it; tomserve.faithfulness.measurement makes it.
 ['truncated_0', 'truncated_25', 'truncated_50', 'truncated_75']
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import polars as pl
 
@@ -143,6 +144,12 @@ Of an unlearning own is what the checkpoint answers as it is (for INTACT what wa
 chain, fell how much the natural logarithm of the probability of what was unlearned has fallen, steps the gradient steps
 that were taken, unwritten whether a chain written anew no longer names the label of the step; null in all other rows.
 """
+
+
+def of_rows(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+    """The table of these rows; a column that a row lacks is null there."""
+    return pl.DataFrame([{name: row.get(name) for name in SCHEMA} for row in rows], schema=SCHEMA)
+
 
 OPTIONAL = ("fell", "steps", "unwritten")
 """Columns that tables from before steps were unlearned lack."""

@@ -13,11 +13,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 import polars as pl
@@ -25,32 +23,10 @@ import polars as pl
 from tomserve import content
 from tomserve.engine.request import Identity
 from tomserve.errors import ConfigError, InapplicableError, RunMismatchError, StoppedError
-from tomserve.faithfulness import edits, prose_edits
+from tomserve.faithfulness import edits, model_access, prose_edits, table
 from tomserve.faithfulness.chains import EditCase, list_style, offered_choices, random_key
-from tomserve.faithfulness.model_access import (
-    answer_of,
-    continued_answer,
-    continued_conversation,
-    continuing_turn,
-    prefill_turn,
-    usual_ways,
-)
 from tomserve.faithfulness.plan import expect_ends
-from tomserve.faithfulness.source_run import Chain, SourceRun, draw_chains, item_columns, unit_of
-from tomserve.faithfulness.table import (
-    INTACT,
-    LABELS,
-    LEFT_OUT,
-    OTHERS,
-    PREFILL,
-    PUT_BACK,
-    SCHEMA,
-    STEP,
-    THINKING,
-    UNLEARNING,
-    UNLEARNINGS,
-    UNRELATED,
-)
+from tomserve.faithfulness.source_run import Chain, SourceRun, chain_columns, draw_chains, unit_of
 from tomserve.prompting.conversation import Reply, Turn
 from tomserve.runs.cost import Figure
 from tomserve.runs.journal import Journal, read_rows
@@ -61,6 +37,7 @@ from tomserve.status import INVALID, OK
 
 if TYPE_CHECKING:
     from tomserve.causal.checkpoints import Checkpoint
+    from tomserve.causal.hf.unlearning import Unlearner
 
 UNLEARNED = "unlearned.jsonl"
 """The journal in the folder of work."""
@@ -71,28 +48,6 @@ LONGER = 64
 NO_OTHER = "the run has no chain about another story"
 NOT_AGAIN = "the checkpoint as it is does not write this step and this answer again"
 NO_UNRELATED = "no step of another story is without the label of this one"
-
-
-class Learner(Protocol):
-    """A model whose sentences can be unlearned; tomserve.causal.hf.unlearning has the one that is meant."""
-
-    @property
-    def tokenizer(self) -> Any:
-        """That of transformers."""
-
-    def passage(self, before: str, text: str) -> Any:
-        """A text behind another one, as tokens."""
-
-    def choose(self, before: str, replies: Sequence[str]) -> int:
-        """The place of the likeliest of several replies."""
-
-    def write(self, before: str, most: int) -> str:
-        """How the model goes on. most: tokens."""
-
-    def unlearned(
-        self, passage: Any, kept: Sequence[Any], until: int | Callable[[], bool]
-    ) -> AbstractContextManager[Any]:
-        """While this is open, the model has unlearned a passage."""
 
 
 class Step(NamedTuple):
@@ -110,9 +65,9 @@ def find_step(chain: Chain) -> Step:
     """The step on which the verdict of a chain rests: the first belief of its last run, or the last sentence that names
     the verdict before those that conclude (these, where none does). Raises InapplicableError where there is none."""
     item, written = chain.item, chain.written
-    if written.form == THINKING:
+    if written.form == table.THINKING:
         raise InapplicableError(edits.NOT_CONTINUED)
-    if written.form == LABELS:
+    if written.form == table.LABELS:
         style, entries = list_style(written.text), written.entries
         place = len(entries) - 1
         while place and entries[place - 1].label == entries[-1].label:
@@ -143,7 +98,7 @@ def find_step(chain: Chain) -> Step:
 class StepUnlearner:
     """Unlearns the steps of chains, and asks. chains: all of the run, from which other stories are taken."""
 
-    learner: Learner
+    learner: Unlearner
     chains: Sequence[Chain]
     steps: dict[tuple[str, str], Step | str] = field(default_factory=dict)
     intact: dict[tuple[str, str], tuple[str | None, str]] = field(default_factory=dict)
@@ -163,58 +118,65 @@ class StepUnlearner:
         step = self.step(chain)
         others = [] if isinstance(step, str) else self._others(chain)
         if isinstance(step, str) or not others:
-            yield from _left_out(UNLEARNINGS, step if isinstance(step, str) else NO_OTHER)
+            yield from _left_out(table.UNLEARNINGS, step if isinstance(step, str) else NO_OTHER)
             return
         own, told = self._intact(chain)
-        yield {"condition": INTACT, "own": chain.written.model_answer, **_answered(own, told)}
+        yield {"condition": table.INTACT, "own": chain.written.model_answer, **_answered(own, told)}
         if own != chain.written.model_answer or not self._wrote(step, told) or self.put_back(chain, step)[0] != own:
-            yield from _left_out(UNLEARNINGS[1:], NOT_AGAIN)
+            yield from _left_out(table.UNLEARNINGS[1:], NOT_AGAIN)
             return
         kept = [self._whole(one) for one in others[1:3] or others[:1]]
         kept += self._rest(chain, step)
         other, was = others[0], self._intact(others[0])[0]
         passage = self._passage(chain, step.before + step.text[: step.start], step.label)
-        with self.learner.unlearned(passage, kept, partial(self._has_forgotten, chain, step)) as done:
+        with self.learner.unlearned(
+            passage, kept, lambda: not self._wrote(step, self.ask(chain, step.before)[1])
+        ) as done:
             found = self.ask(chain, step.before)
-            row = {"condition": STEP, "own": own, **_answered(*found), "unwritten": not self._wrote(step, found[1])}
+            row = {
+                "condition": table.STEP,
+                "own": own,
+                **_answered(*found),
+                "unwritten": not self._wrote(step, found[1]),
+            }
             yield {**row, "fell": done.after - done.before, "steps": done.steps}
-            yield {"condition": PUT_BACK, "own": own, **_answered(*self.put_back(chain, step))}
+            yield {"condition": table.PUT_BACK, "own": own, **_answered(*self.put_back(chain, step))}
             found = self.ask(other, self._before(other))
-            yield {"condition": OTHERS, "own": was, **_answered(*found), "question": other.item.question}
+            yield {"condition": table.OTHERS, "own": was, **_answered(*found), "question": other.item.question}
         if (unrelated := self._unrelated(chain, step)) is None:
-            yield from _left_out([UNRELATED], NO_UNRELATED)
+            yield from _left_out([table.UNRELATED], NO_UNRELATED)
             return
         passage = self._passage(chain, step.before + unrelated.text[: unrelated.start], unrelated.label)
         with self.learner.unlearned(passage, kept, done.steps) as meanwhile:
-            row = {"condition": UNRELATED, "own": own, **_answered(*self.ask(chain, step.before))}
+            row = {"condition": table.UNRELATED, "own": own, **_answered(*self.ask(chain, step.before))}
             yield {**row, "fell": meanwhile.after - meanwhile.before, "steps": meanwhile.steps}
 
     def put_back(self, chain: Chain, step: Step) -> tuple[str | None, str]:
         """What the model answers when the chain is shown with its step: a list of beliefs whole, prose up to and with
         the step, since what concludes would give the answer away."""
-        if chain.written.form != LABELS:
+        if chain.written.form != table.LABELS:
             return self.ask(chain, step.before + step.text)
         return self._answer(chain, chain.written.text)
 
     def ask(self, chain: Chain, begun: str) -> tuple[str | None, str]:
         """What the model answers when it goes on with a chain that begins so, and the chain as it came to be. Of a list
         of beliefs each label is the likeliest of the choices, as a server holds it to them by a schema."""
-        if chain.written.form == LABELS:
+        if chain.written.form == table.LABELS:
             return self._answer(chain, self._go_on(chain, begun))
-        way = usual_ways(chain)[0]
-        asker = continued_conversation("unlearned", chain, begun, way, None)
+        way = model_access.usual_ways(chain)[0]
+        asker = model_access.continued_conversation("unlearned", chain, begun, way, None)
         conversation, rows = asker.conversation(chain.item), dict[int, dict[str, Any]]()
         while not conversation.ended:
             for turn in list(conversation.open):
                 text = self._reply(chain, turn)
                 rows[turn.number] = {"status": OK, "text": text}
                 conversation.reply(turn.number, Reply(text))
-        found, whole = continued_answer(chain, way, begun, rows)
+        found, whole = model_access.continued_answer(chain, way, begun, rows)
         return found.answer, whole
 
     def _answer(self, chain: Chain, whole: str) -> tuple[str | None, str]:
-        row = {"status": OK, "text": self._reply(chain, prefill_turn(chain, whole))}
-        return answer_of(chain, PREFILL, whole, row).answer, whole
+        row = {"status": OK, "text": self._reply(chain, model_access.prefill_turn(chain, whole))}
+        return model_access.answer_of(chain, table.PREFILL, whole, row).answer, whole
 
     def _go_on(self, chain: Chain, begun: str) -> str:
         style, entries = list_style(chain.written.text), list(chain.written.entries)
@@ -222,7 +184,7 @@ class StepUnlearner:
         for number in range(place, len(entries)):
             opens = style.begun(entries[:number]) if number else style.opening
             made = [style.begun([*entries[:number], entries[number]._replace(label=one)]) for one in chain.item.choices]
-            asked = self._asked(continuing_turn(chain, opens))
+            asked = self._asked(model_access.continuing_turn(chain, opens))
             chosen = self.learner.choose(asked, [one.removeprefix(opens) for one in made])
             entries[number] = entries[number]._replace(label=chain.item.choices[chosen])
         return style.written(entries)
@@ -244,7 +206,7 @@ class StepUnlearner:
 
     def _passage(self, chain: Chain, before: str, text: str) -> Any:
         """A text behind the beginning of a chain, as it stands in the reply."""
-        begun, whole = (self._asked(continuing_turn(chain, one)) for one in (before, before + text))
+        begun, whole = (self._asked(model_access.continuing_turn(chain, one)) for one in (before, before + text))
         return self.learner.passage(begun, whole[len(begun) :])
 
     def _whole(self, chain: Chain) -> Any:
@@ -253,17 +215,14 @@ class StepUnlearner:
 
     def _rest(self, chain: Chain, step: Step) -> list[Any]:
         """What is to stay as likely behind the step: the answer to a list of beliefs, how prose goes on."""
-        if chain.written.form != LABELS:
+        if chain.written.form != table.LABELS:
             begun = step.before + step.text
             rest = chain.written.text[len(begun) :]
             return [self._passage(chain, begun, rest)] if rest.strip() else []
-        turn = prefill_turn(chain, chain.written.text)
+        turn = model_access.prefill_turn(chain, chain.written.text)
         replies = _replies(turn)
         wanted = orjson.dumps(chain.written.model_answer).decode()
         return [self.learner.passage(self._asked(turn), one) for one in replies if one.endswith(f"{wanted}}}")]
-
-    def _has_forgotten(self, chain: Chain, step: Step) -> bool:
-        return not self._wrote(step, self.ask(chain, step.before)[1])
 
     def _wrote(self, step: Step, whole: str) -> bool:
         return step.names(whole[len(step.before) :])
@@ -312,10 +271,10 @@ def _answered(answer: str | None, edited: str) -> dict[str, Any]:
 
 
 def _left_out(conditions: Sequence[str], reason: str) -> list[dict[str, Any]]:
-    return [{"condition": one, "outcome": LEFT_OUT, "reason": reason} for one in conditions]
+    return [{"condition": one, "outcome": table.LEFT_OUT, "reason": reason} for one in conditions]
 
 
-def load_learner(checkpoint: Checkpoint) -> Learner:
+def load_learner(checkpoint: Checkpoint) -> Unlearner:
     """The model, in float32 so that small steps count. Raises MachineError where torch and transformers are not
     installed or the memory does not suffice, ConfigError where the files cannot be loaded."""
     from tomserve.causal.checkpoints import require_extra
@@ -342,7 +301,7 @@ def find_checkpoint(model: str, source: SourceRun) -> Checkpoint:
 
 
 def unlearn_steps(
-    run: MeasuredRun, source: SourceRun, name: str, learner: Learner, limit: int, listener: Listener, stop: Stop
+    run: MeasuredRun, source: SourceRun, name: str, learner: Unlearner, limit: int, listener: Listener, stop: Stop
 ) -> pl.DataFrame:
     """The rows of the table about the steps of a run's chains that were unlearned. name: of the measurement. What was
     measured before, and is in the journal, is not measured again. Raises StoppedError where it was stopped."""
@@ -368,24 +327,16 @@ def unlearn_steps(
             journal.append({**named, "turn": 0, "status": OK, "text": text})
             journal.sync()
     said = {(str(row["item"]), str(row["strategy"])): row.get("text") for _, row in read_rows(path)}
+    named = {"run": name, "model": source.manifest.model, "kind": table.UNLEARNING}
     rows = [
-        {**_of_chain(chain), "run": name, "model": source.manifest.model, **row}
+        {**chain_columns(chain), **named, "right": chain.item.answer, **row}
         for chain in chains
         for row in _read(path, said.get(_key(chain)))
     ]
     try:
-        return pl.DataFrame([{name: row.get(name) for name in SCHEMA} for row in rows], schema=SCHEMA)
+        return table.of_rows(rows)
     except (pl.exceptions.PolarsError, TypeError, OverflowError):
         raise ConfigError(f"{path}: a row is not as measured; use --run NEW to begin anew") from None
-
-
-def _of_chain(chain: Chain) -> dict[str, Any]:
-    item = chain.item
-    return {
-        **item_columns(item),
-        **{"asked_by": chain.strategy.name, "form": chain.written.form, "kind": UNLEARNING, "right": item.answer},
-        **{"choices": len(item.choices), "question": item.question, "written": chain.written.text},
-    }
 
 
 def _read(path: Path, text: object) -> list[Mapping[str, Any]]:
@@ -395,7 +346,7 @@ def _read(path: Path, text: object) -> list[Mapping[str, Any]]:
     except orjson.JSONDecodeError:
         found = None
     if not isinstance(found, list) or not all(
-        isinstance(one, dict) and one.get("condition") in UNLEARNINGS for one in found
+        isinstance(one, dict) and one.get("condition") in table.UNLEARNINGS for one in found
     ):
         raise ConfigError(f"{path}: a row is not as measured; use --run NEW to begin anew")
     return found
