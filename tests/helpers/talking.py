@@ -32,22 +32,10 @@ class Programmed(Strategy):
     ) -> None:
         super().__init__(Strategy.load("vanilla").folder)
         self.name, self.program = name, program
-        self.__dict__["own"] = (turns, turns or calls)
+        self.turns, self.calls, self.is_multi_turn = turns, turns or calls, turns != 1
 
     def order(self, item: Item) -> tuple[Any, ...]:
         return (item.story,)
-
-    @property
-    def turns(self) -> int | None:
-        return self.__dict__["own"][0]  # type: ignore[no-any-return]
-
-    @property
-    def calls(self) -> int:
-        return self.__dict__["own"][1]  # type: ignore[no-any-return]
-
-    @property
-    def is_multi_turn(self) -> bool:
-        return self.turns != 1
 
     def turn(self, item: Item) -> Turn:
         return self.conversation(item).open[0]

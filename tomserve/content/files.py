@@ -173,15 +173,10 @@ def create_file(path: Path) -> IO[bytes]:
     number, name = 1, path
     while True:
         try:
-            return open(name, "xb", opener=_without_links)
+            return open(name, "xb")  # which follows no link
         except FileExistsError:
             number += 1
             name = path.with_name(f"{path.stem}-{number}{path.suffix}")
-
-
-def _without_links(path: str, flags: int) -> int:
-    """An opener for `open` that refuses a symbolic link at the end of the path."""
-    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 @contextlib.contextmanager
@@ -243,7 +238,7 @@ def temporary_file(parent: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     path = str(parent / f".tomserve-{secrets.token_hex(8)}.part")
     _in_use.add(path)
     try:
-        with open(path, "xb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, mode)) as file:
+        with open(path, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             if _hold(file.fileno()):
                 yield file
                 return

@@ -383,11 +383,11 @@ def _dot_path(loc: Loc) -> str:
     return ".".join(str(part) for part in loc)
 
 
-def load_model(path: Path, model: type[Model], *, context: Any = None, own: bool = True) -> Model:
+def load_model(path: Path, model: type[Model], *, own: bool = True) -> Model:
     """Read a YAML file as a `model`. Raises ContentError for the first mistake, with its line and the nearest known
-    key. context: handed to the model's validators. own: whether the file is the user's own, see `load_yaml`."""
+    key. own: whether the file is the user's own, see `load_yaml`."""
     data, lines = load_yaml(path, own=own)
-    return validate(data, model, path=path, lines=lines, context=context)
+    return validate(data, model, path=path, lines=lines)
 
 
 _READ: dict[tuple[Path, type[pydantic.BaseModel]], tuple[str, Any]] = {}
@@ -404,13 +404,11 @@ def load_unchanged(path: Path, model: type[Model]) -> Model:
     return found
 
 
-def validate(
-    data: Any, model: type[Model], *, path: Path, lines: YamlLines | None = None, context: Any = None
-) -> Model:
-    """Validate data that has been read as a `model`. lines: those of the data's keys, as `load_yaml` gives them.
-    context: for the model's validators. Raises ContentError with file, line and field of the first mistake."""
+def validate(data: Any, model: type[Model], *, path: Path, lines: YamlLines | None = None) -> Model:
+    """Validate data that has been read as a `model`. lines: those of the data's keys, as `load_yaml` gives them. Raises
+    ContentError with file, line and field of the first mistake."""
     try:
-        return model.model_validate(data, context=context)
+        return model.model_validate(data)
     except pydantic.ValidationError as error:
         first = choose_error(error)
         loc = place_of(first, data)

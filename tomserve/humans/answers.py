@@ -253,14 +253,17 @@ def _add_row(row: list[str], line: int, path: Path, plan: Plan, found: dict[str,
     code, question, answer = (nfc(cell.strip()) for cell in row)
     code = code.upper()
     form = _find_form(plan, code, lambda reason: refuse(reason, 0))
+    named = question in plan.about
+    if not named and not (question.isascii() and question.isdecimal()):
+        names = f", or {' or '.join(plan.about)}" if plan.about else ""
+        known = f"the number of a question from 1 to {len(form.questions)}{names}"
+        raise refuse(f"is {question!r:.60}; expected {known}", 1)
+    number = 0 if named else int(question[:9])
+    asked = None if named else _find_question(form, number, lambda reason: refuse(reason, 1))
     if not answer:  # the rows of forms that nobody handed in stay empty
-        if not question.isdecimal() and question not in plan.about:
-            raise refuse(f"is {question!r:.60}; expected {_question_names(form, plan)}", 1)
-        if question.isdecimal():
-            _find_question(form, int(question[:9]), lambda reason: refuse(reason, 1))
         return
     one = found.setdefault(code, FilledForm(code, path, "paper"))
-    if question in plan.about:
+    if asked is None:
         if question in one.about:
             raise refuse(f"{question} of {code} is given twice", 1)
         try:
@@ -268,10 +271,6 @@ def _add_row(row: list[str], line: int, path: Path, plan: Plan, found: dict[str,
         except ValueError as error:
             raise refuse(str(error), 2) from None
         return
-    if not question.isascii() or not question.isdecimal():
-        raise refuse(f"is {question!r:.60}; expected {_question_names(form, plan)}", 1)
-    number = int(question[:9])
-    asked = _find_question(form, number, lambda reason: refuse(reason, 1))
     if number in one.answers:
         raise refuse(f"question {number} of {code} is answered twice", 1)
     one.answers[number] = Answer(answer=_resolve_choice(answer, asked, lambda reason: refuse(reason, 2)))
@@ -299,8 +298,3 @@ def _find_question(form: Form, number: int, refuse: Any) -> FormQuestion:
     if not 1 <= number <= len(form.questions):
         raise refuse(f"question {number} is none of form {form.code}; expected 1 to {len(form.questions)}")
     return form.questions[number - 1]
-
-
-def _question_names(form: Form, plan: Plan) -> str:
-    names = f", or {' or '.join(plan.about)}" if plan.about else ""
-    return f"the number of a question from 1 to {len(form.questions)}{names}"

@@ -24,6 +24,7 @@ from tomserve.errors import ConfigError, ContentError
 from tomserve.humans.texts import Check
 from tomserve.items import Item, read_items, write_items
 from tomserve.items.files import write_chunks
+from tomserve.items.item import factor_text
 
 PLAN, TABLE, ITEMS = "plan.json", "plan.csv", "items.jsonl"
 """The files of a questionnaire's folder that the researcher keeps: the plan, the same as a table, and the items."""
@@ -196,7 +197,8 @@ def describe_balance(plan: Plan, items: dict[str, Item], factors: Sequence[str],
     lines = [f"{len(used):,}{of} questions are asked, each {'once' if times == '1' else f'{times} times'}"]
     unlisted = []
     for name in factors:
-        counts = [Counter(_count_shown(items[one].factors.get(name)) for one in form) for form in forms]
+        given = ([items[one].factors.get(name) for one in form] for form in forms)
+        counts = [Counter("(no value)" if one is None else factor_text(one) for one in form) for form in given]
         values = sorted({value for count in counts for value in count})
         if len(values) > LISTED:
             unlisted.append(name)
@@ -206,10 +208,6 @@ def describe_balance(plan: Plan, items: dict[str, Item], factors: Sequence[str],
     if unlisted:
         lines.append(f"also spread, with too many values to list here: {', '.join(unlisted)} ({TABLE} has all)")
     return lines
-
-
-def _count_shown(value: object) -> str:
-    return "(no value)" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _range(counts: Sequence[int]) -> str:

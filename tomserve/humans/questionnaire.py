@@ -303,12 +303,8 @@ def _render(name: str, **values: Any) -> str:
 @cache
 def _environment() -> Environment:
     found = pages.templates(ASSETS)
-    found.filters["marked"] = _mark_placeholders
+    found.filters["marked"] = lambda text: Markup(PLACEHOLDER.sub(r"<mark>\g<0></mark>", str(escape(text))))
     return found
-
-
-def _mark_placeholders(text: str) -> Markup:
-    return Markup(PLACEHOLDER.sub(lambda found: f"<mark>{found[0]}</mark>", str(escape(text))))
 
 
 FORMS, PRINTED, CONSENT, TYPED = "forms", "printed", "consent.txt", "typed.csv"

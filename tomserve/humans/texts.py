@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, StringConstraints, model_validator
 from tomserve import content
 from tomserve.content import files
 from tomserve.content.validation import load_model
-from tomserve.errors import ConfigError, ContentError
+from tomserve.errors import ContentError
 
 FOLDER = "dataset/questionnaire"
 
@@ -150,7 +150,7 @@ class FormTexts(_Part):
 
 def load_texts() -> FormTexts:
     """The words of the forms. Raises ConfigError where the file is missing, ContentError for a mistake in it."""
-    return load_model(_file("words.yaml"), FormTexts)
+    return load_model(content.require(f"{FOLDER}/words.yaml"), FormTexts)
 
 
 def read_consent(path: Path | None) -> str:
@@ -159,7 +159,7 @@ def read_consent(path: Path | None) -> str:
     path: the researcher's own text file; None for the draft whose placeholders have to be filled in. Raises ConfigError
     where there is none, ContentError for a file that is no text or too long.
     """
-    file = path or _file("consent.txt")
+    file = path or content.require(f"{FOLDER}/consent.txt")
     with files.refuse_os_errors(file):
         data = files.read_own(file)
     if len(data) > LONGEST:
@@ -185,10 +185,3 @@ def find_placeholders(text: str) -> list[str]:
 def split_paragraphs(text: str) -> list[str]:
     """The paragraphs of a text, which are separated by empty lines."""
     return [" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part.strip()]
-
-
-def _file(name: str) -> Path:
-    found = content.find(f"{FOLDER}/{name}")
-    if found is None:
-        raise ConfigError(f"{FOLDER}/{name} is missing; restore it from tomserve's sources")
-    return found

@@ -153,27 +153,21 @@ class Asker(Protocol):
     @property
     def name(self) -> str:
         """What tells its questions from those of others."""
-        ...
 
     @property
     def turns(self) -> int | None:
         """How many requests a conversation takes; None where only a program knows."""
-        ...
 
     @property
     def calls(self) -> int:
         """How many requests a conversation may take at most."""
-        ...
 
     @property
     def is_multi_turn(self) -> bool:
         """Whether a conversation may take another number of requests than one."""
-        ...
 
     def conversation(self, item: Item) -> Conversation:
         """A new conversation about the item, from its first turn."""
-        ...
 
     def turn(self, item: Item) -> Turn:
         """The first turn about an item."""
-        ...

@@ -25,7 +25,7 @@ from tomserve.items import UNKNOWN, Item
 from tomserve.prompting.conversation import Conversation, Message, Program, Reply, Turn
 from tomserve.prompting.folder import TURN_PARTS, Folder, TurnFile
 from tomserve.prompting.persons import people_of
-from tomserve.prompting.templates import Template, drop_sentences, environment, find_variables
+from tomserve.prompting.templates import Template, drop_sentences, environment
 
 VARIABLES = ("story", "question", "choices", "factors", "benchmark", "people", "person")
 """The variables that the templates of every part see; a shared turn's see only those that it is shared by."""
@@ -75,7 +75,7 @@ class NamedTurn:
         self.max_tokens, self.fields, self.shared = max_tokens, fields, shared
         self.user, self.system, self.schema = templates["user"], templates.get("system"), templates.get("schema")
         self.templates = list(templates.values())
-        self.uses = find_variables(self.templates)
+        self.uses = frozenset[str]().union(*(template.uses for template in self.templates))
         self._varies = self.system is not None and bool(self.system.uses)
         self._system_role, self._demonstrations = system_role, [list(one) for one in demonstrations]
         texts = [tuple(message["content"] for message in one) for one in self._demonstrations]
@@ -342,8 +342,10 @@ class Strategy:
     thinking
         Tokens for the model's thinking, which come on top of those of every reply.
 
-    Of its attributes `digest` covers everything that shapes a request, and `chain` says whether the reply that answers
-    is asked to hold a belief chain; `lettered` and `reasoning` are those of ``strategy.yaml``.
+    Of its attributes `digest` covers everything that shapes a request, `chain` says whether the reply that answers is
+    asked to hold a belief chain, `turns` how many requests a conversation takes (None where only its program knows),
+    `calls` how many it may take at most, and `is_multi_turn` whether it may take another number than one; `lettered`
+    and `reasoning` are those of ``strategy.yaml``.
     """
 
     def __init__(
@@ -380,7 +382,9 @@ class Strategy:
         }
         self._refuse()
         self._program = load_program(self._files.program) if self._files.program else None
-        self._many = self._program is not None or len(self._turns) > 1
+        self.turns = None if self._program else len(self._turns)
+        self.calls = config.calls if self._program else len(self._turns)
+        self.is_multi_turn = self.turns != 1
         self.max_tokens = max(turn.max_tokens for turn in self._turns.values())
         answering = self._turns.values() if self._program else [*self._turns.values()][-1:]
         self.chain = any("beliefs" in (turn.schema.source if turn.schema else "") for turn in answering)
@@ -405,21 +409,6 @@ class Strategy:
         """The names of its turns as strategy.yaml lists them; that of an only one is ""."""
         return list(self._turns)
 
-    @property
-    def turns(self) -> int | None:
-        """How many requests a conversation takes; None where only the strategy's program knows."""
-        return None if self._program else len(self._turns)
-
-    @property
-    def calls(self) -> int:
-        """How many requests a conversation may take at most."""
-        return self._files.config.calls if self._program else len(self._turns)
-
-    @property
-    def is_multi_turn(self) -> bool:
-        """Whether a conversation may take another number of requests than one."""
-        return self._many
-
     def greedy(self, temperature: float) -> bool:
         """Whether no turn is sampled with chance. temperature: of the turns that have none of their own."""
         return not any(turn.fields.get("temperature", temperature) for turn in self._turns.values())
@@ -443,7 +432,7 @@ class Strategy:
 
     def turn(self, item: Item) -> Turn:
         """The first turn about an item, of a strategy of one turn the only one."""
-        if self._many:
+        if self.is_multi_turn:
             return self.conversation(item).open[0]
         return self._first.turn(self._first.variables(item))
 

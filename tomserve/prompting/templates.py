@@ -10,7 +10,7 @@ A template may include another of its folder, or of a folder beside it, by a pat
 import os
 import re
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -180,11 +180,6 @@ def drop_sentences(text: str, word: str) -> str:
         if kept or not line:
             lines.append(" ".join(kept))
     return "\n".join(lines)
-
-
-def find_variables(templates: Iterable[Template | None]) -> frozenset[str]:
-    """All variables that any of the templates looks up."""
-    return frozenset(name for template in templates if template is not None for name in template.uses)
 
 
 def _is_includable(path: Path, folder: Path) -> bool:

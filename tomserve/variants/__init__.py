@@ -21,13 +21,14 @@ verified. A variant that cannot be made is left out, and counted with the reason
     ('q/paraphrase', ('tea', 'salt'), 'What the box holds is tea.')
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, wraps
-from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from tomserve.errors import ConfigError, InapplicableError, one_of
-from tomserve.items import Factor, Gold, Item
+from tomserve.items import Gold, Item
+from tomserve.items.item import HasFactors
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,15 +214,6 @@ def make_variants(
                 continue
             fault = _find_fault(item, made)
             yield made if fault is None else Dropped(item.id, kind, fault)
-
-
-class HasFactors(Protocol):
-    """An item, or an outline of one."""
-
-    @property
-    def factors(self) -> Mapping[str, Factor]:
-        """The factors by name."""
-        ...
 
 
 def find_rewriters(items: Iterable[HasFactors]) -> set[str]:

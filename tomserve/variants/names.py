@@ -22,26 +22,21 @@ MAN, WOMAN, EITHER = "man", "woman", "either"
 
 _GENDERED = word_set("gendered")
 
-_NO_MEN = word_set("no_men")
-_GENDERED_END = rf"(?!(?:{alternatives(_NO_MEN)})\b)\w+m[ae]n"
+_GENDERED_END = rf"(?!(?:{alternatives(word_set('no_men'))})\b)\w+m[ae]n"
 """Words such as "fisherman" and "craftswomen"."""
-
-_NEUTRAL = word_set("neutral")
-
-_TITLES = word_set("titles")
 
 
 def _pattern(words: Iterable[str], more: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w-])(?:(?:{alternatives(words)})(?:e?s)?|{more})(?![\w-])", re.I)
 
 
-PERSON = _pattern(_NEUTRAL | _GENDERED, _GENDERED_END)
+PERSON = _pattern(word_set("neutral") | _GENDERED, _GENDERED_END)
 """A word for a person or several."""
 
 GENDERED = _pattern(_GENDERED, _GENDERED_END)
 """A word that says that somebody is a man, or a woman."""
 
-TITLE = re.compile(rf"(?<!\w)(?:{alternatives(_TITLES)})\.?\s+$")
+TITLE = re.compile(rf"(?<!\w)(?:{alternatives(word_set('titles'))})\.?\s+$")
 """What stands before a name and says that its bearer is a man, or a woman."""
 
 
@@ -53,8 +48,6 @@ CULTURES = {name: one for one, names in _FURTHER.items() for name in names.split
 """The culture of each name that is listed here."""
 
 
-_MIND = word_set("mind")
-
 _NO_NAMES = word_set("no_names")
 
 _CAPITAL = r"[^\W\d_a-zß-öø-ÿ][\w'’-]*(?<!['’]s)(?<!['’])"
@@ -65,7 +58,8 @@ _ASKED = re.compile(
 _DOES = re.compile(
     rf"(?P<name>{_NAME})(?:,[^.,;]*,|\s+(?:also|still|always|then|now|never|only|really|firmly|quickly|carefully|"
     rf"immediately|accidentally))?"
-    rf"\s+(?:(?:does|did|do|will|would|can|could|has|had)(?:\s+not|n['’]t)?\s+\w+|(?P<mind>{alternatives(_MIND)})\b)"
+    rf"\s+(?:(?:does|did|do|will|would|can|could|has|had)(?:\s+not|n['’]t)?\s+\w+|"
+    rf"(?P<mind>{alternatives(word_set('mind'))})\b)"
 )
 _IS = re.compile(
     rf"(?P<name>{_NAME})(?:,[^.,;]*,)?\s+(?:is|was)\s+(?:(?:currently|also|now)\s+)?(?:an?\s|working|\w+ing\b)"

@@ -207,12 +207,11 @@ def _tells(sentence: str, named: re.Pattern[str]) -> bool:
     """Whether a sentence tells the person's gender by another word than a pronoun."""
     if _HINTS.search(sentence) or any(TITLE.search(sentence[: match.start()]) for match in named.finditer(sentence)):
         return True
-    return any(not _is_relative(sentence[: match.start()]) for match in GENDERED.finditer(sentence))
+    return any(not _OF_RELATIVES.search(sentence[: match.start()]) for match in GENDERED.finditer(sentence))
 
 
-def _is_relative(before: str) -> bool:
-    """Whether the word after this text is one of the person's relatives: "her younger", "Noor's"."""
-    return re.search(r"(?:\b(?:his|her)|['’]s)(?:\s+[\w-]+){0,2}\s+$", before, re.I) is not None
+_OF_RELATIVES = re.compile(r"(?:\b(?:his|her)|['’]s)(?:\s+[\w-]+){0,2}\s+$", re.I)
+"""What stands before a word for one of the person's relatives: "her younger", "Noor's"."""
 
 
 @lru_cache(maxsize=4096)
@@ -281,15 +280,14 @@ def shift_person(texts: Sequence[str], name: str, person: PersonForms, *, gender
 
 def _shift_text(text: str, name: str, person: PersonForms, gender: Gender | None) -> str:
     text = _inflect_second_verb(text, name, person)
-    text = _question(text, name)
+    text = re.sub(rf"^Does (?={re.escape(name)}\b)", "Do ", text)  # as after "you"
+    text = re.sub(r"\bdoes (?=(?:she|he)\b)", "do ", text)
     if (found := _NAMES_APPOSITION.match(text)) is not None and found["who"] == name:
         text = f"{text[: found.start('verb')]}{_verb(found['verb'], person)}{text[found.end('verb') :]}"
     if gender is not None:
         text = _pronouns(text, person, gender)
-    named = re.compile(rf"\b{re.escape(name)}(?P<s>['’]s)?(?![\w-])(?P<rest> (?:{_ADVERB} )*(?P<verb>\w+))?")
-    parts, end = [], 0
-    for match in named.finditer(text):
-        parts.append(text[end : match.start()])
+
+    def shifted(match: re.Match[str]) -> str:
         subject = _begins_clause(text[: match.start()])
         rest = match["rest"] or ""
         if match["s"]:
@@ -298,15 +296,10 @@ def _shift_text(text: str, name: str, person: PersonForms, gender: Gender | None
             word = person.subject if subject else person.object
             if subject and match["verb"] and not _after_do(text[: match.start()]):
                 rest = rest[: len(rest) - len(match["verb"])] + _verb(match["verb"], person)
-        parts.append(_like(word, text, match.start()) + rest)
-        end = match.end()
-    return "".join((*parts, text[end:]))
+        return _like(word, text, match.start()) + rest
 
-
-def _question(text: str, name: str) -> str:
-    """A question about the person with the verb "do" as after "you"."""
-    text = re.sub(rf"^Does (?={re.escape(name)}\b)", "Do ", text)
-    return re.sub(r"\bdoes (?=(?:she|he)\b)", "do ", text)
+    named = rf"\b{re.escape(name)}(?P<s>['’]s)?(?![\w-])(?P<rest> (?:{_ADVERB} )*(?P<verb>\w+))?"
+    return re.sub(named, shifted, text)
 
 
 def _after_do(before: str) -> bool:
@@ -392,15 +385,15 @@ def _inflect_second_verb(text: str, name: str, person: PersonForms) -> str:
         return text
     if _BELIEVES.match(text, start.end()):
         return text
-    parts, end = [], 0
-    for found in _COORDINATED.finditer(text):
+
+    def inflected(found: re.Match[str]) -> str:
         if not _is_verb(found):
-            continue
+            return found[0]
         if _BREAK.search(text[start.end() : found.start()]):
             raise ValueError("it cannot be told whose second verb it is")
-        parts += [text[end : found.start("verb")], _verb(found["verb"], person)]
-        end = found.end("verb")
-    return "".join((*parts, text[end:]))
+        return found[0].removesuffix(found["verb"]) + _verb(found["verb"], person)
+
+    return _COORDINATED.sub(inflected, text)
 
 
 def _is_verb(found: re.Match[str]) -> bool:

@@ -4,7 +4,7 @@ Nothing here asks a model: tomserve.runs.rewriter does. A rewriting that fails o
 
 >>> item = Item(id="q", story=["Ann has 2 caps.", "Ben does not see them."], question="What does Ben know?",
 ...             choices=["nothing", "all"], answer="nothing")
->>> job = plan_jobs([(item, PARAPHRASE)])[0][0]
+>>> job = plan_jobs([(item, variants.PARAPHRASE)])[0][0]
 >>> find_fault(job, ("Two caps belong to Ann.", "They are not seen by Ben."))
 'the numbers are others'
 >>> find_fault(job, ("Ann owns 2 caps.", "They are seen by Ben."))
@@ -20,27 +20,14 @@ from typing import NamedTuple
 
 import orjson
 
+from tomserve import variants
 from tomserve.errors import InapplicableError
 from tomserve.items import Item
-from tomserve.variants import (
-    CONDENSED,
-    LEAST,
-    MOST,
-    OBJECT,
-    ORDER,
-    PARAPHRASE,
-    PERSON,
-    REWRITER,
-    Kind,
-    make_variant,
-    names,
-    pronouns,
-    text_rules,
-)
+from tomserve.variants import names, pronouns, text_rules
 from tomserve.variants.names import EITHER
 from tomserve.variants.words import NameReplacer
 
-REWRITTEN = (OBJECT, PERSON, CONDENSED, PARAPHRASE, ORDER)
+REWRITTEN = (variants.OBJECT, variants.PERSON, variants.CONDENSED, variants.PARAPHRASE, variants.ORDER)
 """The kinds that a rewriter can make."""
 
 NO_REPLY = "the rewriter did not reply"
@@ -69,7 +56,7 @@ class Job(NamedTuple):
     """
 
     name: str
-    kind: Kind
+    kind: variants.Kind
     story: tuple[str, ...]
     questions: tuple[tuple[str, tuple[str, ...]], ...]
     old: tuple[str, ...] = ()
@@ -80,20 +67,20 @@ class PendingVariant(NamedTuple):
     """An item that waits for the rewriting of its story. job: by its name."""
 
     item: Item
-    kind: Kind
+    kind: variants.Kind
     job: str
 
 
 def plan_jobs(
-    left: Iterable[tuple[Item, Kind]],
-) -> tuple[list[Job], list[PendingVariant], list[tuple[Item, Kind, str]]]:
+    left: Iterable[tuple[Item, variants.Kind]],
+) -> tuple[list[Job], list[PendingVariant], list[tuple[Item, variants.Kind, str]]]:
     """What is to be rewritten for these items and kinds: the jobs, the items that wait for each, and those that no
     rewriter can help, each with the reason."""
-    units: dict[tuple[Kind, tuple[str, ...], tuple[str, ...], str], list[Item]] = {}
+    units: dict[tuple[variants.Kind, tuple[str, ...], tuple[str, ...], str], list[Item]] = {}
     hopeless = []
     for item, kind in left:
         try:
-            old, new = _choose_new_name(item) if kind is PERSON else ((), "")
+            old, new = _choose_new_name(item) if kind is variants.PERSON else ((), "")
         except InapplicableError as reason:
             hopeless.append((item, kind, str(reason)))
             continue
@@ -127,10 +114,13 @@ def make_prompt_item(job: Job) -> Item:
     """What the rewriter is shown, in the form of an item (see prompts/rewriter)."""
     words = _words(job.story)
     told: dict[str, str | int] = {"kind": job.kind.name}
-    if job.kind is PERSON:
+    if job.kind is variants.PERSON:
         told |= {"old": job.old[0], "new": job.new}
-    if job.kind is CONDENSED:
-        fewest, most = -(-words * (100 - round(100 * MOST)) // 100), words * (100 - round(100 * LEAST)) // 100
+    if job.kind is variants.CONDENSED:
+        fewest, most = (
+            -(-words * (100 - round(100 * variants.MOST)) // 100),
+            words * (100 - round(100 * variants.LEAST)) // 100,
+        )
         told |= {"words": words, "fewest": fewest, "most": most}
     choices = list({choice.casefold(): choice for _, offered in job.questions for choice in offered}.values())
     asked = "\n".join(f"{question} {orjson.dumps(offered).decode()}" for question, offered in job.questions)
@@ -154,30 +144,30 @@ def find_fault(job: Job, told: Sequence[str]) -> str | None:
     """Why a rewriting cannot be used, as far as its text shows; None where nothing is found. told: its sentences."""
     before, after = "\n".join(job.story), "\n".join(told)
     kind, same_count = job.kind, len(told) == len(job.story)
-    if not same_count and (kind is not CONDENSED or len(told) > len(job.story)):
+    if not same_count and (kind is not variants.CONDENSED or len(told) > len(job.story)):
         return "the number of sentences is another"
     if not _fits(job, told):
         return "the length is not what it should be"
-    if kind is ORDER and Counter(told) != Counter(job.story):
+    if kind is variants.ORDER and Counter(told) != Counter(job.story):
         return "the sentences are not those of the story"
     if count_numbers(before) != count_numbers(after):
         return "the numbers are others"
     if count_negations(before) != count_negations(after):
         return "the negations are others"
-    if kind is PERSON:
+    if kind is variants.PERSON:
         return _fault_of_person(job, told)
     if not all(_has(word, after) for word in names.find_openers(job.story)):
         return NAMES
-    lost = set(names.find_people(job.story)) if kind is CONDENSED else _entities(before)
+    lost = set(names.find_people(job.story)) if kind is variants.CONDENSED else _entities(before)
     if not all(names.occurs(name, after) for name in lost):
         return NAMES
     if not all(names.occurs(name, before) for name in _entities(after)):
         return NAMES
     if any(_has(label, before) and not _has(label, after) for label in _words_to_keep(job)):
         return "words of the question or the choices are missing"
-    if kind is OBJECT and _looks(before) != _looks(after):
+    if kind is variants.OBJECT and _looks(before) != _looks(after):
         return "something became or stopped being transparent, open or labelled"
-    if kind is OBJECT:
+    if kind is variants.OBJECT:
         lost, new = (
             set(_bare(one)) - set(_bare(other)) - _ARTICLES for one, other in ((before, after), (after, before))
         )
@@ -188,15 +178,15 @@ def find_fault(job: Job, told: Sequence[str]) -> str | None:
 
 def _has_changed(job: Job, told: Sequence[str]) -> bool:
     """Whether what should change did: every sentence of a paraphrase, anything otherwise."""
-    if job.kind is PARAPHRASE:
+    if job.kind is variants.PARAPHRASE:
         return all(_bare(a) != _bare(b) for a, b in zip(job.story, told, strict=True))
     return tuple(told) != job.story
 
 
 def _fits(job: Job, told: Sequence[str]) -> bool:
     """Whether the rewriting is as long as it should be."""
-    if job.kind is CONDENSED:
-        return LEAST <= 1 - _words(told) / _words(job.story) <= MOST
+    if job.kind is variants.CONDENSED:
+        return variants.LEAST <= 1 - _words(told) / _words(job.story) <= variants.MOST
     return sum(map(len, told)) <= _LONGEST * sum(map(len, job.story))
 
 
@@ -225,11 +215,13 @@ def make_rewritten(wanted: PendingVariant, job: Job, told: Sequence[str], model:
     """The variant of an item whose story was rewritten. model: who has rewritten it."""
     item = wanted.item
     question, choices = item.question, item.choices
-    if job.kind is PERSON:
+    if job.kind is variants.PERSON:
         people = NameReplacer(dict.fromkeys(sorted(job.old, key=len, reverse=True), job.new))
         question, *renamed = map(people.replace_all, (question, *choices))
         choices = tuple(renamed)
-    return make_variant(item, wanted.kind, by=f"{REWRITER}{model}", story=told, question=question, choices=choices)
+    return variants.make_variant(
+        item, wanted.kind, by=f"{variants.REWRITER}{model}", story=told, question=question, choices=choices
+    )
 
 
 def choice_orders(item: Item) -> tuple[Item, Item]:
@@ -281,7 +273,7 @@ def _words_to_keep(job: Job) -> set[str]:
     """The words that must stay in the story where it has them: the labels that it uses as they are; where an object
     changes, every word of the questions and the choices."""
     labels = {choice for _, offered in job.questions for choice in offered}
-    if job.kind is OBJECT:
+    if job.kind is variants.OBJECT:
         asked = " ".join((*labels, *(question for question, _ in job.questions)))
         return labels | text_rules.content_words(asked)
     return labels

@@ -304,10 +304,6 @@ class Cast(NamedTuple):
     gender: Gender | None
     others: tuple[str, ...]
 
-    def can_tell(self, text: str) -> bool:
-        """Whether the pronouns of a text can be turned as this needs."""
-        return self.gender is None or pronouns.swap_gender(text, to=self.gender) is not None
-
     def tell(self, text: str) -> str:
         """A text of the story, its question or its choices with the new person in it."""
         made = pronouns.swap_gender(text, to=self.gender) if self.gender is not None else text
@@ -333,9 +329,9 @@ def _sure(story: Sequence[str], asked: Sequence[str], cast: Cast) -> bool:
     person's and can be turned."""
     before = pronouns.gender_of(" ".join(story))
     return all(
-        pronouns.PRONOUN.search(text) is None
-        or (pronouns.sole_gender((*story, text), cast.old, cast.others) == before and cast.can_tell(text))
-        for text in asked
+        pronouns.swap_gender(text, to=cast.gender) is not None
+        and pronouns.sole_gender((*story, text), cast.old, cast.others) == before
+        for text in filter(pronouns.PRONOUN.search, asked)
     )
 
 

@@ -181,14 +181,10 @@ def find_derived(text: str, word: str) -> Iterator[UnsafeWord]:
     for match in re.finditer(rf"\b{re.escape(word)}({'|'.join((*_DERIVED, *_JOINED))})\b", text, re.I):
         if match[0].lower() != plural(word.lower()):
             yield UnsafeWord(match[0], f"{match[0]!r} is made of it and would stay")
-    for match in re.finditer(rf"(?<=[a-z,;] )({_any_case(word)})(?!\w)|\b{re.escape(word.upper())}\b", text):
+    forms = "|".join(rf"[{one[0].lower()}{one[0].upper()}]{re.escape(one[1:])}" for one in (word, plural(word)))
+    for match in re.finditer(rf"(?<=[a-z,;] )({forms})(?!\w)|\b{re.escape(word.upper())}\b", text):
         if match[0] != match[0].lower():
             yield UnsafeWord(match[0], f"{match[0]!r} is written like a name")
-
-
-def _any_case(word: str) -> str:
-    """A pattern for the noun's forms with any first letter."""
-    return "|".join(rf"[{form[0].lower()}{form[0].upper()}]{re.escape(form[1:])}" for form in (word, plural(word)))
 
 
 def is_part_of_label(word: str, label: str) -> bool:
