@@ -154,7 +154,7 @@ def _ended(mark: str, seconds: float = 60.0) -> dict[int, str]:
     return left
 
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.timeout(300)
 LONG = 120.0
 """Seconds after which something that is waited for is taken not to come."""
 
@@ -176,9 +176,9 @@ def eventually(what: Callable[[], Any]) -> Any:
     return found
 
 
-def divided(cli: Cli, endpoint: Endpoint, name: str, limit: int = 24) -> Path:
-    """An evaluation in four parts, asked by the scripted endpoint."""
-    passes(cli("shard", "--run", name, "--parts", "4", *asked(endpoint, limit), "--quiet"))
+def divided(cli: Cli, endpoint: Endpoint, name: str, limit: int = 24, parts: int = 4) -> Path:
+    """An evaluation in parts, asked by the scripted endpoint."""
+    passes(cli("shard", "--run", name, "--parts", parts, *asked(endpoint, limit), "--quiet"))
     return find_folder(name)
 
 
@@ -205,47 +205,44 @@ def keyed(folder: Path) -> dict[tuple[str, str], tuple[str, str]]:
 
 
 @pytest.mark.system
-def test_a_node_dies_while_it_asks(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> None:
-    """Nothing is lost: its parts are asked to their end on another node, and what had been answered is not asked again."""
-    folder = divided(cli, endpoint, "mine", 400)
-    endpoint.hold = lambda body: len(endpoint.requests) > 40
-    job = submit(cli, nodes, "mine", "--max-restarts", "5")
-    eventually(lambda: count(job, "RUNNING") == 3)
-    eventually(lambda: len(endpoint.requests) > 40)
-    nodes.kill()
-    endpoint.hold, before = lambda body: False, len(endpoint.requests)
-    nodes.add(num_cpus=2)
-    eventually(lambda: count(job, "FINISHED") == 4)
-    assert {one.state for one in part_states(folder)} == {"complete"}
-    assert any(task.restarts for task in rays.Ray().states(job).values())
-    assert len(endpoint.requests) < 400 + before
-    assert rays.Ray().alive(job) == frozenset()
-    shown = cli("status", "mine")
-    assert (shown.code, "FINISHED" in shown.out) == (0, True), shown.err
-    assert cli("merge", "mine").code == 0
-    assert cli("eval", "--run", "whole", *asked(endpoint, 400), "--quiet", "--no-report").code == 0
-    assert keyed(folder.parent / "mine") == keyed(folder.parent / "whole")
-    assert len(keyed(folder.parent / "mine")) == 400
-
-
-@pytest.mark.system
-def test_cancelled_and_handed_over_again(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> None:
-    """A part that is cancelled keeps its replies, and those under way; the next job goes on with it."""
-    folder = divided(cli, endpoint, "mine", 200)
+def test_cancelled_and_handed_over_again_and_a_node_dies_while_it_asks(
+    cli: Cli, endpoint: Endpoint, nodes: RayNodes
+) -> None:
+    """A part that is cancelled keeps its replies, and those under way; the next job goes on with it. Where a node dies,
+    its parts are asked to their end on another one. What had been answered is not asked again, and nothing is lost."""
+    folder = divided(cli, endpoint, "mine", 600, parts=3)
     endpoint.hold = lambda body: len(endpoint.requests) > 20
     job = submit(cli, nodes, "mine")
     eventually(lambda: len(endpoint.requests) > 20)
-    refuses(cli("submit", "ray", "mine", "--address", nodes.address), f"job {job.id} still asks 4 of these parts")
+    refuses(cli("submit", "ray", "mine", "--address", nodes.address), f"job {job.id} still asks 3 of these parts")
     endpoint.delay, endpoint.hold = 3.0, lambda body: False
     assert cli("cancel", "mine").code == 0
     assert count(job, "PENDING", "RUNNING") == 0
     assert "running" not in {one.state for one in part_states(folder)}
-    assert 20 <= len(endpoint.requests) < 200
-    endpoint.delay = 0.0
-    submit(cli, nodes, "mine", "--wait")
+    kept = len(endpoint.requests)
+    assert 20 < kept < 600
+    rows = [row for part in folder.glob("0*/responses.jsonl") for _, row in read_rows(part)]
+    assert sum(not row["reused"] for row in rows) == kept
+
+    endpoint.delay, endpoint.hold = 0.0, lambda body: len(endpoint.requests) > kept + 20
+    job = submit(cli, nodes, "mine", "--max-restarts", "5")
+    eventually(lambda: count(job, "RUNNING") == 3)
+    eventually(lambda: len(endpoint.requests) > kept + 20)
+    nodes.kill()
+    endpoint.hold, under_way = lambda body: False, len(endpoint.requests) - kept
+    nodes.add(num_cpus=2)
+    eventually(lambda: count(job, "FINISHED") == 3)
     assert {one.state for one in part_states(folder)} == {"complete"}
-    assert len(endpoint.requests) == 200  # nothing was asked twice
+    assert any(task.restarts for task in rays.Ray().states(job).values())
+    assert len(endpoint.requests) <= 600 + under_way
+    assert rays.Ray().alive(job) == frozenset()
+    shown = cli("status", "mine")
+    assert (shown.code, "FINISHED" in shown.out) == (0, True), shown.err
     assert "all parts of" in cli("submit", "ray", "mine", "--address", nodes.address).out
+    assert cli("merge", "mine").code == 0
+    assert cli("eval", "--run", "whole", *asked(endpoint, 600), "--quiet", "--no-report").code == 0
+    assert keyed(folder.parent / "mine") == keyed(folder.parent / "whole")
+    assert len(keyed(folder.parent / "mine")) == 600
 
 
 @pytest.mark.long

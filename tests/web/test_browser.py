@@ -4,7 +4,6 @@ A person's whole way in a real browser: a new experiment, watching it, an item, 
 
 import csv
 import re
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +15,13 @@ import pytest
 
 from tests.conftest import ROOT, Endpoint, completion, fill
 from tests.helpers.browsing import PATIENCE, Served, Started, Visitor, axe_findings, beside, served, visiting
-from tests.helpers.command import TOMSERVE, environment
 from tests.helpers.examples import copied_run
 from tests.helpers.queues import put
 from tomserve.content.paths import runs_root
 from tomserve.web import run_index
-from tomserve.web.accounts import Person
+from tomserve.web.accounts import Person, Users
 from tomserve.web.run_index import State
+from tomserve.web.settings import Settings
 from tomserve.workflows.evaluate import Experiment
 
 pytestmark = pytest.mark.system
@@ -226,13 +225,10 @@ def done(who: Visitor, name: str) -> None:
 
 
 def test_a_person_asks_watches_looks_compares_and_exports_while_a_reader_looks(
-    browser: Any, start: Callable[..., Started], endpoint: Endpoint, tmp_path: Path
+    browser: Any, start: Callable[..., Started], endpoint: Endpoint
 ) -> None:
     for name, role in (("ada", "runner"), ("eve", "reader")):
-        subprocess.run(
-            [*TOMSERVE, "web", "--add-user", name, "--role", role], env=environment(tmp_path / "runs"),
-            input=f"the password of {name}\n", text=True, check=True, capture_output=True,
-        )  # fmt: skip
+        Users(Settings().folder / "users.json").put(name, role, f"the password of {name}")
     running = start("--auth")
     opened = f"{running.base}/"
     with visiting(browser, opened, accept_downloads=True) as ada, visiting(browser, opened) as eve:
