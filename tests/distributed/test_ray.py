@@ -261,7 +261,7 @@ def test_what_fails_is_told(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> No
 
 def test_half_a_gpu_is_half_its_memory() -> None:
     words = work_command("/parts", 3, TaskDemand(gpus=0.5, words=("--base-url", "http://h/v1")))
-    expected = "-m tomserve work /parts --part 3 --quiet --gpu-share 0.5 --base-url http://h/v1"
+    expected = "-P -m tomserve work /parts --part 3 --quiet --gpu-share 0.5 --base-url http://h/v1"
     assert " ".join(words[1:]) == expected
     assert "--gpu-share" not in work_command("/parts", 3, TaskDemand(gpus=2))
     for name, share, flags in (

@@ -81,7 +81,7 @@ def _digest(template: Any) -> Any:
 def answer_flags(command: Sequence[str]) -> dict[str, str]:
     """The flags of a vLLM command line that may change what is answered, of files only their names; the last counts.
 
-    >>> answer_flags(["python", "serve", "m", "--port", "1", "--seed=2", "--enforce-eager", "--x_y", "/tmp/a/b.json"])
+    >>> answer_flags(["python", "-P", "-m", "x", "--port", "1", "--seed=2", "--enforce-eager", "--x_y", "/tmp/b.json"])
     {'seed': '2', 'enforce-eager': 'given', 'x-y': 'b.json'}
     """
     return {name: value for name, value in all_flags(command).items() if name not in NEUTRAL}
@@ -98,7 +98,7 @@ def all_flags(command: Sequence[str]) -> dict[str, str]:
         if not equals:
             value = words[place + 1] if place + 1 < len(words) else "-"
             value = "given" if value.startswith("-") else value
-        if (name := name.replace("_", "-")) != "m":  # python -m
+        if (name := name.replace("_", "-")) not in ("P", "m"):  # python -P -m
             found[name] = Path(value).name if value.startswith(("/", "./", "~/")) else value
     return found
 
