@@ -37,7 +37,7 @@ def asked(folder: Path, offence: str | None, name: str, questions: int = 4) -> l
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: _misbehaving.Peer(state), "127.0.0.1", 0)
         patience = 1.0 if offence == "silence" else 60.0
-        client = make_transport(name, KEY, Timeouts(total=patience, stall=patience))
+        client = make_transport(name, KEY, Timeouts(total=patience))
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
         replies = []
         for number in range(questions):

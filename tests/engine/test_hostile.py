@@ -42,7 +42,7 @@ KEY = "sk-0123456789"
 BODY = b'{"model":"tiny","messages":[{"role":"user","content":"hi"}],"max_tokens":1}'
 BUFFERS = 32 * 2**20
 """Bytes that may lie between a client that reads no more and a server that still writes."""
-HASTY, PATIENT = Timeouts(connect=30, stall=30, total=0.5), Timeouts(connect=30, stall=30, total=60)
+HASTY, PATIENT = Timeouts(connect=30, total=0.5), Timeouts(connect=30, total=60)
 
 every_transport = pytest.mark.parametrize("name", TRANSPORTS)
 

@@ -32,7 +32,7 @@ def ask(
     url: str, count: int = 1, *, until: Callable[[], bool] = lambda: True, key: str | None = None, **timeouts: float
 ) -> list[Reply]:
     async def go() -> list[Reply]:
-        transport = HttptoolsTransport(key, Timeouts(**{"connect": 30, "stall": 30, "total": 30, **timeouts}))
+        transport = HttptoolsTransport(key, Timeouts(**{"connect": 30, "total": 30, **timeouts}))
         found = []
         for _ in range(count):
             found.append(await transport.send(url, BODY))
@@ -112,9 +112,9 @@ def test_what_is_broken_is_said_and_costs_the_next_question_nothing(name: str) -
     assert (second.status, second.text) == (OK, "tea")
 
 
-def test_a_server_that_falls_silent_is_a_timeout_before_the_whole_time_is_over() -> None:
+def test_a_server_that_falls_silent_is_a_timeout() -> None:
     with answering(START + b"Content-Length: %d\r\n\r\n" % (len(ANSWER) + 5) + ANSWER) as server:
-        (reply,) = ask(server.url, stall=0.2, total=600)
+        (reply,) = ask(server.url, total=0.2)
     assert (reply.status, reply.reached) == (TIMEOUT, True)
 
 

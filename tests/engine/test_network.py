@@ -90,7 +90,7 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 
 def by_transport(name: str) -> Callable[[str], str]:
     async def go(url: str) -> str:
-        client = make_transport(name, KEY, Timeouts(connect=60, stall=60, total=60))
+        client = make_transport(name, KEY, Timeouts(connect=60, total=60))
         try:
             reply = await client.send(url, BODY)
             return reply.text or f"{reply.status}: {reply.error}"

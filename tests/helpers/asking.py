@@ -40,7 +40,7 @@ def ask(
     """Run requests through a real transport; True when all was asked."""
 
     async def go() -> bool:
-        transport = HttptoolsTransport(endpoint.key, Timeouts(total=timeout, stall=timeout))
+        transport = HttptoolsTransport(endpoint.key, Timeouts(total=timeout))
         urls = options.pop("endpoints", [endpoint.url])
         runner = Runner(urls, transport, journal, concurrency=concurrency, policy=policy, **options)
         try:

@@ -21,23 +21,23 @@ import httptools
 from tomserve.engine import rate_limits
 from tomserve.engine.addresses import MOVED, explain_redirect, follow, root_of, url_of
 from tomserve.engine.network import Proxy, certificates, proxy_for, tls_advice
-from tomserve.engine.redact import clean_text
+from tomserve.engine.redact import Redactor, clean_text
 from tomserve.engine.replies import read_reply
 from tomserve.engine.transport import (
     MAX_BODY,
     MAX_HEAD,
     OVERHEAD,
     SHORTLY,
-    Deadlines,
     Reply,
     Timeouts,
     decompress,
     is_alive,
     note_limits,
+    reply_in_time,
     secret_headers,
     secret_values,
 )
-from tomserve.status import CONNECTION, MALFORMED, TIMEOUT, http
+from tomserve.status import CONNECTION, MALFORMED, http
 
 _NO_BODY = (204, 304)
 _LIMITS = frozenset(name.encode() for name in rate_limits.HEADERS)
@@ -53,21 +53,19 @@ class Response(NamedTuple):
 
 
 class Connection(asyncio.Protocol):
-    """A connection, as the protocol of an asyncio transport. most: bytes of a body that are read at most. stall:
-    seconds between two pieces of a response at most; None for no limit."""
+    """A connection, as the protocol of an asyncio transport. most: bytes of a body that are read at most."""
 
     __slots__ = (
         "_body", "_code", "_encoding", "_headed", "_length", "_limits", "_location", "_loop", "_parser", "_read",
-        "_size", "_stall", "_stalled", "_surplus", "_transport", "_until_end", "_waiting", "idle_since", "most",
+        "_size", "_surplus", "_transport", "_until_end", "_waiting", "idle_since", "most",
     )  # fmt: skip
 
-    def __init__(self, most: int, stall: float | None = None) -> None:
-        self.most, self._stall = most, stall
+    def __init__(self, most: int) -> None:
+        self.most = most
         self.idle_since = 0.0
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._waiting: asyncio.Future[Response] | None = None
-        self._stalled: asyncio.TimerHandle | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._surplus = False
         self._reset()
@@ -89,12 +87,11 @@ class Connection(asyncio.Protocol):
 
     async def request(self, data: bytes) -> Response:
         """Send the bytes of a request and return the response. Raises ConnectionError where the connection ended, or
-        what came was no HTTP, and TimeoutError where the server fell silent; the connection is closed then."""
+        what came was no HTTP; the connection is closed then."""
         assert self._transport is not None
         self._reset()
         self._waiting = waiting = self._loop.create_future()
         self._transport.write(data)
-        self._wait_for_more()
         try:
             response: Response = await waiting
             return response
@@ -103,8 +100,6 @@ class Connection(asyncio.Protocol):
             raise
         finally:
             self._waiting = None
-            if self._stalled is not None:
-                self._stalled.cancel()
 
     def close(self) -> None:
         if self._transport is not None:
@@ -136,8 +131,6 @@ class Connection(asyncio.Protocol):
                 self._answer(None)
         if self._surplus:
             self.close()
-        elif self._stalled is not None:
-            self._wait_for_more()
 
     def connection_lost(self, error: Exception | None) -> None:
         """The connection has ended, which ends a body of unknown length, and is an error for any other."""
@@ -213,13 +206,6 @@ class Connection(asyncio.Protocol):
         self._surplus = True
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_exception(error)
-
-    def _wait_for_more(self) -> None:
-        if self._stall is None:
-            return
-        if self._stalled is not None:
-            self._stalled.cancel()
-        self._stalled = self._loop.call_later(self._stall, self._fail, TimeoutError())
 
 
 KEPT_IDLE = 15.0  # seconds for which a connection is kept open without a request
@@ -298,13 +284,12 @@ class HttptoolsTransport:
     ) -> None:
         self._secret = secret_headers(api_key, headers)
         self._timeouts = timeouts or Timeouts()
-        self._stall = self._timeouts.stall if self._timeouts.stall < self._timeouts.total else None
-        self._deadlines = Deadlines(self._timeouts.total, *secret_values(api_key, headers))
+        self._mask = Redactor(*secret_values(api_key, headers))
         self._sites: dict[tuple[str, str, int], Site] = {}
         self._posts: dict[str, tuple[Site, bytes]] = {}
 
     def send(self, endpoint: str, body: bytes) -> Coroutine[Any, Any, Reply]:
-        return self._deadlines.reply(self._send(endpoint, body))
+        return reply_in_time(self._send(endpoint, body), self._timeouts.total, self._mask)
 
     async def _send(self, endpoint: str, body: bytes, moved: str | None = None) -> Reply:
         """The reply of an endpoint. moved: the address to which it has sent the request on."""
@@ -319,8 +304,6 @@ class HttptoolsTransport:
                 return Reply(CONNECTION, error=str(error), reached=False)
         try:
             response = await connection.request(b"%b%d\r\n\r\n%b" % (head, len(body), body))
-        except TimeoutError:
-            return Reply(TIMEOUT, error="no complete reply in time")
         except OSError as error:
             return Reply(CONNECTION, error=str(error))
         site.keep(connection)
@@ -347,7 +330,6 @@ class HttptoolsTransport:
         return response.body if response is not None and response.code == _OK and not response.unreadable else None
 
     async def close(self) -> None:
-        self._deadlines.close()
         for site in self._sites.values():
             while site.free:
                 site.free.pop().close()
@@ -387,9 +369,7 @@ class HttptoolsTransport:
                 try:
                     if site.secure and site.proxy is not None:
                         await open_tunnel(found, site.host, site.port, site.proxy.login)
-                    _, connection = await loop.create_connection(
-                        lambda: Connection(MAX_BODY, self._stall), sock=found, **secured
-                    )
+                    _, connection = await loop.create_connection(lambda: Connection(MAX_BODY), sock=found, **secured)
                 except BaseException:
                     found.close()
                     raise

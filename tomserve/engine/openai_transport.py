@@ -11,17 +11,19 @@ import orjson
 
 from tomserve.engine.addresses import MOVED, explain_redirect, follow, url_of
 from tomserve.engine.network import certificates, proxy_for, tls_advice
+from tomserve.engine.redact import Redactor
 from tomserve.engine.replies import read_reply
 from tomserve.engine.transport import (
+    MAX_BODY,
     MAX_HEAD,
     SHORTLY,
     UNENCODED,
-    Deadlines,
     Reply,
     Timeouts,
+    decompress,
     is_alive,
     note_limits,
-    read_body,
+    reply_in_time,
     secret_headers,
     secret_values,
 )
@@ -62,7 +64,7 @@ class OpenAITransport:
         self._timeouts = timeouts or Timeouts()
         # The SDK sends no request without a key.
         self._secret = secret_headers(api_key or (None if headers else "none"), headers)
-        self._deadlines = Deadlines(self._timeouts.total, *secret_values(api_key, headers))
+        self._mask = Redactor(*secret_values(api_key, headers))
         self._key = api_key
         self._clients: dict[str, Any] = {}
 
@@ -71,7 +73,7 @@ class OpenAITransport:
             # No connection is used twice: what a server sends beyond a response stays in the library's buffer, and
             # would be taken for the answer to the next question.
             limits = self._http.Limits(max_connections=None, max_keepalive_connections=0)
-            timeout = self._openai.Timeout(self._timeouts.stall, connect=self._timeouts.connect)
+            timeout = self._openai.Timeout(self._timeouts.total, connect=self._timeouts.connect)
             proxy, secure = proxy_for(endpoint), endpoint.startswith("https:")
             login = {"Proxy-Authorization": proxy.login} if proxy is not None and proxy.login else None
             way = self._http.AsyncHTTPTransport(
@@ -95,7 +97,7 @@ class OpenAITransport:
         return self._clients[endpoint]
 
     async def send(self, endpoint: str, body: bytes) -> Reply:
-        return await self._deadlines.reply(self._exchange(endpoint, orjson.loads(body)))
+        return await reply_in_time(self._exchange(endpoint, orjson.loads(body)), self._timeouts.total, self._mask)
 
     async def _exchange(self, endpoint: str, body: dict[str, Any]) -> Reply:
         create = self._client(endpoint).chat.completions.with_raw_response.create
@@ -177,7 +179,6 @@ class OpenAITransport:
         return None
 
     async def close(self) -> None:
-        self._deadlines.close()
         for client in self._clients.values():
             await client.close()
 
@@ -186,10 +187,16 @@ async def _read_body(response: Any) -> bytes:
     """The body of a response as it was before it was compressed. Raises _UnreadError where it is beyond the limits."""
     if sum(len(name) + len(value) + 4 for name, value in response.headers.raw) > MAX_HEAD:
         raise _UnreadError("the headers have no end")
+    raw = bytearray()
+    async for piece in response.stream:
+        raw += piece
+        if len(raw) > MAX_BODY:
+            raise _UnreadError("huge body")
+    encoding = response.headers.get("Content-Encoding", "").encode()
     try:
-        body = await read_body(response.stream, response.headers.get("Content-Encoding", ""))
+        body = decompress(bytes(raw), encoding, MAX_BODY)
     except ValueError as error:
-        raise _UnreadError(str(error)) from None
+        raise _UnreadError(f"the body cannot be read: it claims to be encoded as {str(error)!r}") from None
     if body is None:
         raise _UnreadError("huge body")
     return body

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import time
 import zlib
-from collections.abc import AsyncIterable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -45,27 +45,11 @@ def decompress(body: bytes, encoding: bytes, most: int) -> bytes | None:
     return whole if len(whole) <= most else None
 
 
-async def read_body(pieces: AsyncIterable[bytes], encoding: str) -> bytes | None:
-    """A body that comes in pieces, decompressed; None where it is longer than MAX_BODY. Raises ValueError where it
-    cannot be decompressed."""
-    found, size = [], 0
-    async for piece in pieces:
-        size += len(piece)
-        if size > MAX_BODY:
-            return None
-        found.append(piece)
-    try:
-        return decompress(b"".join(found), encoding.encode(), MAX_BODY)
-    except ValueError as error:
-        raise ValueError(f"the body cannot be read: it claims to be encoded as {str(error)!r}") from None
-
-
 @dataclass(frozen=True, slots=True)
 class Timeouts:
     """How many seconds each part of an exchange may take."""
 
     connect: float = 10.0  # to open a connection
-    stall: float = 600.0  # between two pieces of a reply
     total: float = 600.0  # from sending to the end of the reply
 
 
@@ -165,52 +149,15 @@ def note_limits(reply: Reply, headers: Mapping[str, str]) -> Reply:
     return reply
 
 
-EVERY = 0.25  # seconds between two looks at most
-
-
-class Deadlines:
-    """The requests of one transport, each with the time by which it has to be answered. seconds: how long each may
-    take. secrets: the API key and others that no reply may hold."""
-
-    def __init__(self, seconds: float, *secrets: str | None) -> None:
-        self._seconds, self._mask = seconds, Redactor(*secrets)
-        self._due: dict[asyncio.Task[Any], float] = {}
-        self._overdue: set[asyncio.Task[Any]] = set()
-        self._timer: asyncio.TimerHandle | None = None
-
-    async def reply(self, asking: Coroutine[Any, Any, Reply]) -> Reply:
-        """The reply that `asking` returns, or one with the status timeout where its time is over first."""
-        began = time.perf_counter()
-        task = asyncio.current_task()
-        assert task is not None
-        self._due[task] = began + self._seconds
-        if self._timer is None:
-            self._look()
-        try:
+async def reply_in_time(asking: Coroutine[Any, Any, Reply], seconds: float, mask: Redactor) -> Reply:
+    """The reply that `asking` returns, or one with the status timeout where its time is over first. mask: of the API
+    key and others that no reply may hold."""
+    began = time.perf_counter()
+    try:
+        async with asyncio.timeout(seconds):
             reply = await asking
-        except asyncio.CancelledError:
-            if task not in self._overdue or task.uncancel() > 0:  # somebody else cancelled it, too
-                raise
-            reply = Reply(TIMEOUT, error="no complete reply in time")
-        finally:
-            del self._due[task]
-            self._overdue.discard(task)
-        redact_reply(reply, self._mask)
-        reply.timings["total_s"] = round(time.perf_counter() - began, 6)
-        return reply
-
-    def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _look(self) -> None:
-        now = time.perf_counter()
-        for task, due in self._due.items():
-            if due > now:  # tasks stand in the order in which they began
-                break
-            if task not in self._overdue:
-                self._overdue.add(task)
-                task.cancel()
-        every = min(EVERY, self._seconds / 20)
-        self._timer = asyncio.get_running_loop().call_later(every, self._look) if self._due else None
+    except TimeoutError:
+        reply = Reply(TIMEOUT, error="no complete reply in time")
+    redact_reply(reply, mask)
+    reply.timings["total_s"] = round(time.perf_counter() - began, 6)
+    return reply

@@ -397,7 +397,7 @@ class PhaseRunner:
 
     async def _run(self, phase: Phase, counter: RowCounter, count: RequestCount) -> None:
         """Ask what is left of a phase, and note in its session what was found out."""
-        timeouts = Timeouts(stall=self.timeout, total=self.timeout)
+        timeouts = Timeouts(total=self.timeout)
         sending = [(self._secrets(), self._make_transport(timeouts))]
 
         def renew() -> Transport | None:
