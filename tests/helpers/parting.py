@@ -75,7 +75,7 @@ def written(
 
 def scored(folder: Path) -> bytes:
     """The bytes of the score table of a run."""
-    scores_of(folder, fresh=True)
+    scores_of(folder)
     return (folder / "scores.parquet").read_bytes()
 
 

@@ -117,8 +117,6 @@ def test_what_was_only_touched_is_not_scored_again(run: Path, scorings: list[Pat
     aged(run, when)
     assert scores_of(run).equals(first)
     assert scorings == [run]
-    scores_of(run, fresh=True)
-    assert scorings == [run, run]
 
 
 def test_of_the_manifest_counts_what_is_scored(run: Path, scorings: list[Path]) -> None:

@@ -267,9 +267,7 @@ def pack(
 
 def _check(folder: Path, *, unfinished: bool) -> None:
     """Raise ConfigError where there is nothing to pack, and ConflictError where the run is not complete."""
-    manifest = Manifest.read(folder)
-    if manifest is None:
-        raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
+    manifest = Manifest.load(folder)
     if is_packed(folder):
         raise ConflictError(f"{folder}: is packed already; `tomserve unpack` brings its journal back")
     if not (folder / JOURNAL).exists():

@@ -176,9 +176,7 @@ def read_source(folder: Path, strategies: Sequence[str], where: Sequence[str]) -
     """
     check_files(folder)
     refuse_measured(folder, "has no chains", "name a run of answers (tomserve eval)")
-    manifest = Manifest.read(folder)
-    if manifest is None:
-        raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
+    manifest = Manifest.load(folder)
     if (held := explain_closed(manifest.measured, manifest.foreign)) is not None:
         raise ConfigError(f"{folder}: holds {held}; chains are edited in runs that `tomserve eval` has made")
     sampling = sampling_of(folder, manifest)

@@ -106,8 +106,10 @@ def start_server(
     # A key from the environment would lock tomserve out of its own server.
     command.env["VLLM_API_KEY"] = ""
     command.secret.clear()
-    own = preset.model == REFERENCE
-    note(f"starting {'the embedded' if own else 'a'} server ({_describe_preset(preset)}) ...")
+    what = "the embedded server (vLLM on the CPU, reference model)"
+    if preset.model != REFERENCE:
+        what = f"a server (vLLM on {'the CPU' if preset.device == 'cpu' else 'GPUs'}, {preset.name})"
+    note(f"starting {what} ...")
     server = stack.enter_context(Server(command, host="127.0.0.1", port=replica.port, log=folder / "server.log"))
     took = wait_healthy([server], lambda message: note(f"  {message}"))
     note(f"server healthy after {took:.0f} s")
@@ -125,13 +127,6 @@ def memory_share_flags(preset: Preset | None, share: float) -> tuple[str, ...]:
     if share >= 1 or preset is None or preset.device == "cpu":
         return ()
     return ("--gpu-memory-utilization", f"{preset.utilization * share:.3f}")
-
-
-def _describe_preset(preset: Preset) -> str:
-    """What a server is started of, in words."""
-    if preset.model == REFERENCE:
-        return "vLLM on the CPU, reference model"
-    return f"vLLM on {'the CPU' if preset.device == 'cpu' else 'GPUs'}, {preset.name}"
 
 
 def check_endpoints(

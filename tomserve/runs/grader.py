@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
@@ -31,7 +32,7 @@ from tomserve.errors import ConfigError, ServerError
 from tomserve.items import Item
 from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs.conversations import Conversations, Phase, PhaseRunner, Question, run_asking
+from tomserve.runs.conversations import Phase, PhaseRunner, Question, run_asking
 from tomserve.runs.journal import Journal, Row
 from tomserve.runs.manifest import make_portable
 from tomserve.runs.progress import Listener, SilentListener, Stop
@@ -94,6 +95,26 @@ class Reader:
         """The request of a turn to the reader."""
         at = self.target
         return Request.build(identity, turn, model=at.model, revision=at.revision, sampling=self.sampling)
+
+    def identity(self, name: str) -> Identity:
+        """What the row of a reply answers: what was shown under that name, by the reader's strategy."""
+        return Identity(name, self.strategy.name, 0)
+
+    def phase(
+        self, journal: Journal, names: Collection[str], make: Callable[[Sequence[str]], Iterator[Request]], *words: str
+    ) -> Phase:
+        """The phase that asks about what is shown under these names and has no final reply in the journal. make: makes
+        the requests about some of them. words: who reads what, and how messages such as "5 of 10 left to ask" end."""
+        who, what, end = words
+        where = f"{who} {self.target.model} at {', '.join(self.target.endpoints)}"
+        return Phase(
+            journal,
+            lambda: (Question(name, self.strategy) for name in names),
+            lambda conversations: make([name for name in names if self.identity(name) not in journal.final]),
+            self.request,
+            lambda left, total: f"{where}: {left} of {total} {what}",
+            what=end,
+        )
 
 
 def find_reader(
@@ -233,11 +254,6 @@ class Survey:
                 yield name, item, row
 
 
-def choice_identity(name: str) -> Identity:
-    """What the row of a choice answers: the content that was read, by the reader's strategy."""
-    return Identity(name, STRATEGY, 0)
-
-
 def reader_requests(survey: Survey, reader: Reader, left: Iterable[str]) -> Iterator[Request]:
     """The requests to the reader about the replies of these contents, the sample last."""
     names, wanted = set(left), survey.wanted
@@ -245,7 +261,7 @@ def reader_requests(survey: Survey, reader: Reader, left: Iterable[str]) -> Iter
     for name, item, row in chain.from_iterable(ordered):
         offers = choices_of(item, row, survey.letters(item, wanted[name].strategy))
         turn = reader.strategy.turn(make_reader_item(name, item, row.get("text") or "", offers))
-        yield reader.request(choice_identity(name), turn)
+        yield reader.request(reader.identity(name), turn)
 
 
 def make_reader_item(name: str, item: Item, text: str, offers: Sequence[str]) -> Item:
@@ -343,21 +359,8 @@ class ReadingJob:
         """Ask about every reply without a choice. Raises TomserveError; every choice that was made is kept."""
         assert self.journal is not None
         chosen, journal = self.reader.target, self.journal
-        where = f"{chosen.model} at {', '.join(chosen.endpoints)}"
-
-        def left(talks: Conversations) -> Iterator[Request]:
-            del talks  # a reader has no conversations
-            names = [name for name in self.survey.wanted if choice_identity(name) not in journal.final]
-            return reader_requests(self.survey, self.reader, names)
-
-        phase = Phase(
-            journal,
-            lambda: (Question(name, self.reader.strategy) for name in self.survey.wanted),
-            left,
-            self.reader.request,
-            lambda left, total: f"reader {where}: {left} of {total} replies to read",
-            what="to read",
-        )
+        requests = partial(reader_requests, self.survey, self.reader)
+        phase = self.reader.phase(journal, self.survey.wanted, requests, "reader", "replies to read", "to read")
         note = self.listener.message
         names = ModelGuard(
             journal.models, lambda at, before, new: note(f"warning: {at}: the reader now calls itself {new!r}")
@@ -385,7 +388,7 @@ def read_replies(job: ReadingJob, drive: Callable[[ReadingJob], None] = run_aski
         return ReadingOutcome(job.reader.target.model, job.place, 0, silent=job.survey.silent)
     with _Journal(job.place.journal, job.reader.mark, job.survey.wanted) as journal:
         job.journal, job.named = journal, set(journal.models)
-        if any(choice_identity(name) not in journal.final for name in job.survey.wanted):
+        if any(job.reader.identity(name) not in journal.final for name in job.survey.wanted):
             example = Item(
                 id="example", story=["Hello."], question="Hello?", choices=("yes", "no"), answer="no", cluster="example"
             )

@@ -316,6 +316,13 @@ class Manifest(ManifestPart):
             raise validation_error(error, data, cls, path, WAY_OUT) from None
 
     @classmethod
+    def load(cls, folder: Path) -> Manifest:
+        """The manifest of a run. Raises ConfigError where there is no run, and as `read` does."""
+        if (manifest := cls.read(folder)) is None:
+            raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
+        return manifest
+
+    @classmethod
     def new(cls, folder: Path, strategies: Sequence[Strategy], **asked: Any) -> Manifest:
         """The manifest of a run that begins now. asked: the fields from `benchmark` to `sampling`."""
         given = {

@@ -15,11 +15,10 @@ from pathlib import Path
 import orjson
 
 from tomserve.content import files, output_path
-from tomserve.engine.request import Identity, Request
+from tomserve.engine.request import Request
 from tomserve.engine.retry import RetryPolicy
-from tomserve.errors import ConfigError
 from tomserve.items import Item, write_items
-from tomserve.runs.conversations import Conversations, Phase, PhaseRunner, Question, run_asking
+from tomserve.runs.conversations import PhaseRunner, run_asking
 from tomserve.runs.grader import Reader, adapt_reader, reader_at
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.progress import Listener, SilentListener, Stop
@@ -126,37 +125,24 @@ class RewritingJob:
         """The texts of the replies by the name of what is shown, asked for where they are not in the journal yet."""
         if not shown:
             return {}
-        strategy, at = who.strategy, who.target
+        at = who.target
 
-        def left(talks: Conversations) -> Iterator[Request]:
-            del talks  # these strategies have no conversations
-            names = [name for name in shown if _identity(name, who) not in journal.final]
-            return (who.request(_identity(name, who), strategy.turn(shown[name])) for name in names)
+        def make(names: Sequence[str]) -> Iterator[Request]:
+            return (who.request(who.identity(name), who.strategy.turn(shown[name])) for name in names)
 
         with Journal(self.journal, {REWRITER: who.mark}) as journal:
-            if any(_identity(name, who) not in journal.final for name in shown):
+            if any(who.identity(name) not in journal.final for name in shown):
                 who = await asyncio.to_thread(adapt_reader, who, next(iter(shown.values())))
-            phase = Phase(
-                journal,
-                lambda: (Question(name, strategy) for name in shown),
-                left,
-                who.request,
-                lambda left, total: f"{part} {at.model} at {', '.join(at.endpoints)}: {left} of {total} {what}",
-                what=f"of the {what}",
-            )
+            phase = who.phase(journal, shown, make, part, what, f"of the {what}")
             common = (self.listener, self.stop, lambda line: None, lambda: None, 600.0)
             await PhaseRunner(at.endpoints, at.model, *common, policy=self.policy).ask(phase)
-            identities = (_identity(name, who) for name in shown)
+            identities = map(who.identity, shown)
             self.failures.update(journal.failed[one] for one in identities if one in journal.failed)
         return {
             row["item"]: split_thoughts(row.get("text") or "").text
             for _, row in read_rows(self.journal)
             if row.get(REWRITER) == who.mark and row["item"] in shown and row["status"] in ANSWERS
         }
-
-
-def _identity(name: str, who: Reader) -> Identity:
-    return Identity(name, who.strategy.name, 0)
 
 
 def _name(item: Item) -> str:
@@ -216,7 +202,9 @@ def write_variants(
         job.listener, job.stop = listener or SilentListener(), stop or Stop()
         job.policy = policy or RetryPolicy()
         if job.jobs:
-            _prepare(job.journal)
+            with files.refuse_os_errors(job.journal.parent, "cannot be made", "choose another place by --out"):
+                job.journal.parent.mkdir(parents=True, exist_ok=True)
+            files.check_regular(job.journal, alone=True)
             drive(job)
         dropped = {key: job.dropped.get(key, why) for key, why in dropped.items() if key not in job.made}
         made |= job.made
@@ -228,17 +216,6 @@ def write_variants(
 
 def _kind(item: Item) -> str:
     return str(item.factors["variant"])
-
-
-def _prepare(journal: Path) -> None:
-    """Make the journal's folder. Raises ConfigError where it cannot be, or where the journal is a link or the like."""
-    try:
-        journal.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"{journal.parent}: cannot be made ({error.strerror}); choose another place by --out"
-        ) from None
-    files.check_regular(journal, alone=True)
 
 
 def rewriting_journal(out: Path) -> Path:

@@ -22,7 +22,6 @@ from tomserve import benchmarks
 from tomserve.content import cache, files
 from tomserve.content.files import changed_error, digest_bytes
 from tomserve.content.paths import run_name
-from tomserve.errors import ConfigError
 from tomserve.runs import journal, measurement, runfolder
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import Record, find_run
@@ -52,9 +51,7 @@ class RunReplies(NamedTuple):
 
 def _describe(folder: Path) -> dict[str, Any]:
     runfolder.check_files(folder)
-    manifest = Manifest.read(folder)
-    if manifest is None:
-        raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
+    manifest = Manifest.load(folder)
     benchmark = benchmarks.find(manifest.benchmark)
     strategies = sorted(manifest.strategies.items())
     return {
@@ -83,9 +80,10 @@ def _source_files(folder: Path) -> list[Path]:
     return [folder / name for name in (*own, *there)]
 
 
-def _find_kept(folder: Path, sources: dict[str, Any]) -> tuple[dict[str, Any], bytes] | None:
+def _find_kept(folder: Path) -> tuple[dict[str, Any], bytes] | None:
     """What is kept of the table of a run as its files are now: its head (`record`, `unread`, `own`: the
     benchmarks in its items that are not built in) and its bytes."""
+    sources = _describe(folder)
     try:
         measured = {path.name: journal.measure_file(path) for path in _source_files(folder)}
     except OSError:
@@ -133,7 +131,7 @@ def load_reader_choices(folder: Path) -> GraderChoices | None:
 
 def _score(path: Path, folder: Path, items: Path | None = None, note: Note | None = None) -> dict[str, Any]:
     """Score a run into a Parquet file; returns its head as `_find_kept` does."""
-    measurement.refuse_measured(folder, _NOT_SCORED)
+    measurement.refuse_measured(folder, "cannot be scored again")
     replies = load_replies(folder, items)
     if replies is None:
         sources = {**_describe(folder), "files": {}}
@@ -165,9 +163,6 @@ def _score(path: Path, folder: Path, items: Path | None = None, note: Note | Non
     return {"record": record, "unread": unread, "own": _own_files(questions.benchmarks)}
 
 
-_NOT_SCORED = "cannot be scored again"
-
-
 def score_run(folder: Path, *, items: Path | None = None, note: Note | None = None) -> pl.DataFrame:
     """Score a run without keeping the table. items: a JSONL file of items to score against instead of the run's own.
     note: called with a sentence on each file that could not be read as a whole. Raises ConfigError where the folder is
@@ -196,16 +191,14 @@ def _tell(folder: Path, benchmark_file: str | None, unread: Mapping[str, Any], n
         )
 
 
-def load_scored_run(folder: Path, *, fresh: bool = False, note: Note | None = None, again: bool = False) -> ScoredRun:
+def load_scored_run(folder: Path, *, note: Note | None = None, again: bool = False) -> ScoredRun:
     """The scores of a run and what they were made from, computed only where they are not kept; exported to its folder
-    where that can be written. fresh: whether to compute them in any case. note: called with a sentence on each file
-    that could not be read as a whole; again: also where nothing has to be scored. Raises ConfigError as `score_run`
-    does; for a measured run only where its table is not the one that was measured, or is to be made afresh."""
+    where that can be written. note: called with a sentence on each file that could not be read as a whole; again: also
+    where nothing has to be scored. Raises ConfigError as `score_run` does; for a measured run only where its table is
+    not the one that was measured."""
     if (manifest := measurement.measured_manifest(folder)) is not None:
-        if fresh:
-            measurement.refuse_measured(folder, _NOT_SCORED)
         return ScoredRun(*measurement.read_measurement(folder, manifest))
-    if not fresh and (kept := _find_kept(folder, _describe(folder))) is not None:
+    if (kept := _find_kept(folder)) is not None:
         head, table = kept
         if again:
             _tell(folder, head["record"]["benchmark_file"], head["unread"], note)
@@ -214,11 +207,12 @@ def load_scored_run(folder: Path, *, fresh: bool = False, note: Note | None = No
             head = _score(scratch / runfolder.TABLE, folder, note=note)
             table = files.read_bytes(scratch / runfolder.TABLE)
         cache.keep(_place(head["record"]), orjson.dumps(head, option=orjson.OPT_APPEND_NEWLINE), table)
+    exported = True
     try:
         _export(folder, head, table)
     except OSError:  # a read-only folder
-        return ScoredRun(pl.read_parquet(io.BytesIO(table)), head["record"], head["unread"], exported=False)
-    return ScoredRun(pl.read_parquet(io.BytesIO(table)), head["record"], head["unread"])
+        exported = False
+    return ScoredRun(pl.read_parquet(io.BytesIO(table)), head["record"], head["unread"], exported)
 
 
 def _export(folder: Path, head: Mapping[str, Any], table: bytes) -> None:
@@ -231,14 +225,14 @@ def _export(folder: Path, head: Mapping[str, Any], table: bytes) -> None:
 def export_scores(folder: Path) -> bool:
     """Make ``scores.parquet`` in a run's folder that of its files as they are, where its scores are kept. Returns
     whether they are. Raises ConfigError where the folder is no run, OSError where the file cannot be written."""
-    if (kept := _find_kept(folder, _describe(folder))) is not None:
+    if (kept := _find_kept(folder)) is not None:
         _export(folder, *kept)
     return kept is not None
 
 
-def scores_of(folder: Path, *, fresh: bool = False, note: Note | None = None) -> pl.DataFrame:
+def scores_of(folder: Path, *, note: Note | None = None) -> pl.DataFrame:
     """The scores of a run; arguments and errors: see `load_scored_run`."""
-    return load_scored_run(folder, fresh=fresh, note=note).table
+    return load_scored_run(folder, note=note).table
 
 
 def read_current_record(folder: Path) -> Record | None:
@@ -246,14 +240,14 @@ def read_current_record(folder: Path) -> Record | None:
     where the folder is no run, or its measured table is not the one that was measured."""
     if (manifest := measurement.measured_manifest(folder)) is not None:
         return measurement.read_table_bytes(folder, manifest)[1]
-    kept = _find_kept(folder, _describe(folder))
+    kept = _find_kept(folder)
     return None if kept is None else kept[0]["record"]
 
 
 def kept_scores(folder: Path) -> pl.DataFrame | None:
     """The scores of a run as its files are now, where they are kept; None where they have to be made. Raises
     ConfigError where the folder is no run."""
-    kept = _find_kept(folder, _describe(folder))
+    kept = _find_kept(folder)
     return None if kept is None else pl.read_parquet(io.BytesIO(kept[1]))
 
 

@@ -210,9 +210,7 @@ def _journal_differences(path: Path, links: tuple[SealLink, ...]) -> Iterator[Se
 def _list_files(folder: Path) -> list[str]:
     """The names of the files in a folder that make up the run. Raises ConfigError where it holds no run."""
     check_files(folder)
-    manifest = Manifest.read(folder)
-    if manifest is None:
-        raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
+    manifest = Manifest.load(folder)
     names = (*SEALED, runfolder.TABLE) if manifest.measured else SEALED
     return [name for name in names if _place(folder, name).exists()]
 
@@ -404,9 +402,7 @@ def verify_run(folder: Path, options: VerifyOptions | None = None) -> Iterator[F
     """Check a run, one thing after the other: its rows, prompts, questions, scores and seal. folder: the run's folder.
     Raises ConfigError where it is no run, or what the user gives is wrong."""
     check_files(folder)
-    manifest, options = Manifest.read(folder), options or VerifyOptions()
-    if manifest is None:
-        raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
+    manifest, options = Manifest.load(folder), options or VerifyOptions()
     if manifest.measured:
         yield _table(folder, manifest)
     elif not journal.has_journal(folder):

@@ -7,6 +7,7 @@ read; of any other secret that somebody holds only the digest is kept.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import re
@@ -14,7 +15,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -210,29 +211,21 @@ class Users:
             raise ConfigError(one_of("role", role, list(Role)))
         if not SHORTEST <= len(password) <= LONGEST:
             raise ConfigError(f"the password must have {SHORTEST} to {LONGEST} characters; it has {len(password)}")
-        new: list[bool] = []
-
-        def change(users: dict[str, User]) -> None:
+        with self._changing() as users:
             before = users.get(name)
-            new.append(before is None)
             users[name] = User(
                 role=Role(role),
                 password=Password.of(password),
                 stamp=secrets.token_hex(16),
                 made=before.made if before else utc_now(),
             )
-
-        self._change(change)
-        return new[0]
+        return before is None
 
     def remove(self, name: str) -> None:
         """Remove somebody, whose sessions and tokens end. Raises ConfigError where there is no such user."""
-
-        def change(users: dict[str, User]) -> None:
+        with self._changing() as users:
             _find_user(users, name)
             del users[name]
-
-        self._change(change)
 
     def signed_in(self, name: str, password: str) -> User | None:
         """Whoever has that name and that password; None for nobody, which takes as long."""
@@ -243,28 +236,21 @@ class Users:
     def add_token(self, name: str, label: str) -> str:
         """A new token for programs of that user, which is told this once. Raises ConfigError for too many."""
         token = draw_secret()
-
-        def change(users: dict[str, User]) -> None:
+        with self._changing() as users:
             user = _find_user(users, name)
             if len(user.tokens) >= TOKENS:
                 raise ConfigError(f"you have {TOKENS} tokens; take back one that is no longer used")
             added = Token(digest=secret_digest(token), label=label, made=utc_now())
             users[name] = user.model_copy(update={"tokens": (*user.tokens, added)})
-
-        self._change(change)
         return token
 
     def end_token(self, name: str, number: str) -> bool:
         """Take back the token whose digest begins so; returns whether there was one."""
-        ended: list[Token] = []
-
-        def change(users: dict[str, User]) -> None:
+        with self._changing() as users:
             user = _find_user(users, name)
-            ended.extend(one for one in user.tokens if one.digest.startswith(number))
-            users[name] = user.model_copy(update={"tokens": tuple(one for one in user.tokens if one not in ended)})
-
-        self._change(change)
-        return bool(ended)
+            kept = tuple(one for one in user.tokens if not one.digest.startswith(number))
+            users[name] = user.model_copy(update={"tokens": kept})
+        return len(kept) < len(user.tokens)
 
     def token_owner(self, token: str) -> Person | None:
         """Whose program sends that token; None where it is nobody's."""
@@ -274,11 +260,12 @@ class Users:
                 return Person(name, user.role)
         return None
 
-    def _change(self, change: Callable[[dict[str, User]], None]) -> None:
-        """Change the file in one step, one process at a time."""
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[dict[str, User]]:
+        """Everybody, to be changed within the block, after which the file is replaced; one process at a time."""
         with files.lock_file(self.path.with_suffix(".lock")):
             users = self.all()
-            change(users)
+            yield users
             kept = _File(users=dict(sorted(users.items()))).model_dump(mode="json", by_alias=True)
             with files.replace_file(self.path, 0o600) as file:
                 file.write(orjson.dumps(kept, option=orjson.OPT_INDENT_2) + b"\n")

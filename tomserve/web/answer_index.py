@@ -33,7 +33,7 @@ from tomserve.scoring.score import sample_of
 from tomserve.scoring.table import COLUMNS
 from tomserve.studies.answer_rows import ORIGINAL
 from tomserve.web import background
-from tomserve.web.background import Result
+from tomserve.web.background import Computation, Result
 
 ANSWERS, TURNS, ITEMS = "answers.parquet", "turns.parquet", "items.parquet"
 SHOWN = 160  # characters of a reply that a list shows
@@ -178,14 +178,14 @@ def _about(table: pl.DataFrame, scores: pl.DataFrame, turns: bool) -> dict[str, 
         "statuses": _values(table, "status")[:VALUES],
         "outcomes": _values(table, "outcome"),
         "chains": _values(table, "chain"),
-        "factors": {name: values for name, values in offered.items() if _is_filter(values)},
+        "factors": {
+            name: values
+            for name, values in offered.items()
+            if 1 < len(values) <= VALUES and all(len(str(value)) <= LONGEST for value, _ in values)
+        },
         "turns": turns,
         "characters": int(table["reply"].str.len_bytes().sum() or 0),
     }
-
-
-def _is_filter(values: Sequence[Sequence[Any]]) -> bool:
-    return 1 < len(values) <= VALUES and all(len(str(value)) <= LONGEST for value, _ in values)
 
 
 def _values(table: pl.DataFrame, column: str) -> list[list[Any]]:
@@ -288,11 +288,10 @@ def index_of(run: Path) -> Result | None:
 def page_of(run: Path, filters: Filters) -> Page | None:
     """A page of the answers of a run; None while its index is made. run: its folder, which the register has found.
     Raises ConfigError where the run has no answers to page through."""
-    if (index := index_of(run)) is None:
+    index = background.require(Computation("answers", (run,)))
+    if index is None:
         return None
-    if index.error:
-        raise ConfigError(index.error)
-    table = open_table(index.folder / ANSWERS)
+    table = files.scan_parquet(index.folder / ANSWERS)
     places, unsearched = _places(table, filters, index)
     pages = max(1, -(-places.len() // SIZE))
     page = min(filters.page, pages)
@@ -306,7 +305,7 @@ def neighbours(run: Path, filters: Filters, place: int) -> tuple[Mapping[str, An
     index = index_of(run)
     if index is None or index.error:
         return None, None
-    table = open_table(index.folder / ANSWERS)
+    table = files.scan_parquet(index.folder / ANSWERS)
     places, _ = _places(table, filters, index)
     at = (places == place).arg_true()
     if not at.len():
@@ -316,11 +315,6 @@ def neighbours(run: Path, filters: Filters, place: int) -> tuple[Mapping[str, An
     found = {row["place"]: row for row in _rows(table, [one for one in near if one is not None])}
     before, after = (None if one is None else found[one] for one in near)
     return before, after
-
-
-def open_table(path: Path) -> pl.LazyFrame:
-    """A table of an index, of which only what is needed is read from the disk."""
-    return files.scan_parquet(path)
 
 
 def _rows(table: pl.LazyFrame, places: Sequence[int]) -> Sequence[Mapping[str, Any]]:
@@ -355,7 +349,7 @@ def _apply_filters(frame: pl.LazyFrame, filters: Filters, index: Result) -> tupl
         frame = frame.filter(_holds("item", filters.item))
     if not filters.text:
         return frame, ""
-    items = open_table(index.folder / ITEMS)
+    items = files.scan_parquet(index.folder / ITEMS)
     size = int(index.facts.get("characters") or 0) + (index.folder / ITEMS).stat().st_size
     if size > MOST_SEARCHED:
         said = f"The texts of this run are too long to search ({size >> 20:,} MB). Item ids can be searched."

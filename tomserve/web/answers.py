@@ -31,7 +31,7 @@ from tomserve.runs.runfolder import check_files
 from tomserve.runs.verification import find_same_strategy, recorded_sampling
 from tomserve.scoring.score import sample_of, score_row
 from tomserve.status import OK, UNFINISHED
-from tomserve.web.answer_index import ANSWERS, ITEMS, TURNS, index_of, open_table
+from tomserve.web.answer_index import ANSWERS, ITEMS, TURNS, index_of
 from tomserve.web.background import Result
 from tomserve.web.items import Sentence, sentences, stated_labels
 
@@ -217,7 +217,7 @@ def answer(folder: Path, item: str, strategy: str, sample: int | None = None, mo
     if index is None or index.error:
         return _scan_journal(folder, run, manifest, (item, strategy, sample or 0), index)
     wanted = pl.col("item") == item
-    same = open_table(index.folder / ANSWERS).filter(wanted).drop("reply").head(RELATED * 5).collect()
+    same = files.scan_parquet(index.folder / ANSWERS).filter(wanted).drop("reply").head(RELATED * 5).collect()
     found = same.filter((pl.col("strategy") == strategy) & _is("sample", sample) & _is("model", model))
     if sample is None and found.height > 1:
         found = found.sort(pl.col("score").is_null(), maintain_order=True)
@@ -231,7 +231,7 @@ def answer(folder: Path, item: str, strategy: str, sample: int | None = None, mo
     replies = _turns(folder, index, row) or (reply,)
     original = None
     if (base := question.base) is not None:
-        at = open_table(index.folder / ITEMS).filter(pl.col("item") == base).select("item_offset").collect()
+        at = files.scan_parquet(index.folder / ITEMS).filter(pl.col("item") == base).select("item_offset").collect()
         original = _item(folder, int(at.item(0, 0))) if at.height else None
     others = [one for one in same.iter_rows(named=True) if one["place"] != row["place"]]
     return _answer_of(
@@ -249,7 +249,7 @@ def version_of(folder: Path, item: str) -> str | None:
     index = index_of(folder)
     if index is None or index.error:
         return None
-    table = open_table(index.folder / ANSWERS)
+    table = files.scan_parquet(index.folder / ANSWERS)
     made = [pl.col(name) == item for name in ("base", "factor:base") if name in table.collect_schema().names()]
     found = table.filter(pl.any_horizontal(made)).select("item").head(1).collect()
     return found.item() if found.height else None
@@ -375,7 +375,7 @@ def _turns(folder: Path, index: Result, row: Row) -> tuple[Row, ...]:
     if not index.facts.get("turns"):
         return ()
     keys = [pl.col(name) == row[name] for name in ("item", "strategy", "model")]
-    places = open_table(index.folder / TURNS).filter(*keys).head(MOST).collect()
+    places = files.scan_parquet(index.folder / TURNS).filter(*keys).head(MOST).collect()
     found: list[Row] = []
     for offset, sample, turn in places.select("offset", "sample", "turn").iter_rows():
         try:
@@ -389,6 +389,6 @@ def _turns(folder: Path, index: Result, row: Row) -> tuple[Row, ...]:
 def _versions(index: Result, row: Row) -> tuple[Row, ...]:
     base = row["base"] or row["item"]
     same = (pl.col("base") == base) | (pl.col("item") == base)
-    table = open_table(index.folder / ANSWERS).drop("reply")
+    table = files.scan_parquet(index.folder / ANSWERS).drop("reply")
     wanted = table.filter(same & (pl.col("strategy") == row["strategy"]) & (pl.col("item") != row["item"]))
     return tuple(wanted.head(RELATED).collect().to_dicts())

@@ -135,6 +135,14 @@ def find(computation: Computation, *, again: bool = False) -> Result | None:
     return find_all([computation], again=again)[0]
 
 
+def require(computation: Computation) -> Result | None:
+    """As `find`. Raises ConfigError with the reason where what is wanted cannot be computed."""
+    found = find(computation)
+    if found is not None and found.error:
+        raise ConfigError(found.error)
+    return found
+
+
 def find_all(computations: Sequence[Computation], *, again: bool = False) -> list[Result | None]:
     """What is wanted, each as `find` says; what is wanted alone goes before what is wanted with much else."""
     studies, alone = _studies(), len(computations) == 1

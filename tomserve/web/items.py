@@ -31,7 +31,7 @@ from tomserve.variants import AGAIN, KINDS, Dropped, make_variants
 from tomserve.web import background
 from tomserve.web.accounts import Person
 from tomserve.web.background import Computation
-from tomserve.web.run_index import RunEntry, RunIndex
+from tomserve.web.run_index import RunIndex
 
 TABLE = "items.parquet"
 FACTOR = "factor:"  # how the columns of factors begin
@@ -138,11 +138,8 @@ def find_index(source: Source, register: RunIndex, person: Person) -> Path | Non
             raise ConfigError(one_of("benchmark", source.benchmark, benchmarks.names()))
         path = content_path(source.path) if source.path else None
         computation = index_computation(source.benchmark, source.gold, path)
-    if (found := background.find(computation)) is None:
-        return None
-    if found.error:
-        raise ConfigError(found.error)
-    return found.folder / TABLE
+    found = background.require(computation)
+    return None if found is None else found.folder / TABLE
 
 
 def content_path(text: str) -> Path:
@@ -298,7 +295,12 @@ def run_answers(item: Item, register: RunIndex, person: Person) -> tuple[list[Ru
     """How the runs that a person may see have answered an item, and how many runs were not looked at, because they are
     older than the RUNS newest ones of the benchmark, are being asked, or were not scored yet, which this begins. The
     table in a run's folder is not read, as it may come from anybody."""
-    lines = [line for line in register.lines(person) if line.kind not in ("", MEASURED) and _can_hold_item(line, item)]
+    benchmarks_of_item = (item.benchmark, benchmarks.ANYBODYS)
+    lines = [
+        line
+        for line in register.lines(person)
+        if line.kind not in ("", MEASURED) and not line.broken and line.benchmark in benchmarks_of_item
+    ]
     found: list[RunAnswer] = []
     left = max(0, len(lines) - RUNS)
     asked = [line for line in lines[:RUNS] if not line.running]
@@ -323,10 +325,6 @@ def run_answers(item: Item, register: RunIndex, person: Person) -> tuple[list[Ru
     return found, left
 
 
-def _can_hold_item(line: RunEntry, item: Item) -> bool:
-    return not line.broken and line.benchmark in (item.benchmark, benchmarks.ANYBODYS)
-
-
 FILE = "variants.json"
 
 
@@ -337,11 +335,6 @@ class Variant(NamedTuple):
     changes: str  # what it changes
     item: Item | None  # None where it cannot be made
     reason: str = ""  # why it cannot be made
-
-
-def variants_computation(index: Path, name: str) -> Computation:
-    """What makes the variants of the item of that id in an index of items, whose folder is named by what it holds."""
-    return Computation("varieties", (), {"index": str(index), "item": name})
 
 
 def varieties(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -356,11 +349,11 @@ def varieties(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dic
 
 
 def find_variants(index: Path, name: str) -> tuple[Variant, ...] | None:
-    """The variants of an item; None while they are made. Raises ConfigError where they cannot be made."""
-    if (result := background.find(variants_computation(index, name))) is None:
+    """The variants of an item; None while they are made. index: of items, whose folder is named by what it holds.
+    Raises ConfigError where they cannot be made."""
+    result = background.require(Computation("varieties", (), {"index": str(index), "item": name}))
+    if result is None:
         return None
-    if result.error:
-        raise ConfigError(result.error)
     lines = orjson.loads(files.read_bytes(result.folder / FILE))
     return tuple(
         Variant(kind, changes, None if line is None else Item.from_json(line), reason)

@@ -146,16 +146,11 @@ def pid_of(name: str) -> int | None:
 
 def last_line(folder: Path, begins: str = "") -> str:
     """The last line that the command has printed, or the last one that begins so; "" where there is none."""
-    with contextlib.suppress(OSError, ConfigError), files.open_for_reading(folder / CONSOLE) as file:
-        size = os.fstat(file.fileno()).st_size
-        file.seek(max(0, size - LAST_BYTES))
-        text = Redactor(*keys.all_keys())(file.read(LAST_BYTES).decode("utf-8", "replace"))
-        for root in (absolute_runs_root(), runs_root().absolute()):
-            text = text.replace(str(root), "runs")  # where that lies is nobody's business
-        for line in reversed(text.splitlines()):
-            if line.strip() and line.startswith(begins):
-                return sanitize(line.strip().removeprefix("tomserve: "))[:500]
-    return ""
+    text = Redactor(*keys.all_keys())(files.read_tail(folder / CONSOLE, LAST_BYTES))
+    for root in (absolute_runs_root(), runs_root().absolute()):
+        text = text.replace(str(root), "runs")  # where that lies is nobody's business
+    lines = (line for line in reversed(text.splitlines()) if line.strip() and line.startswith(begins))
+    return sanitize(next(lines, "").strip().removeprefix("tomserve: "))[:500]
 
 
 def _lock(name: str) -> Path:

@@ -11,7 +11,6 @@ import pydantic
 
 from tomserve import benchmarks, content
 from tomserve.benchmarks import Benchmark
-from tomserve.errors import ConfigError
 from tomserve.runs import noise_check, planning
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.planning import VariedItems, add_variants, split_variants
@@ -175,13 +174,9 @@ def find_plan(experiment: Experiment, patience: float = 120.0) -> Plan | None:
         sources += [path, *(sorted(path.rglob("*"))[:10_000] if path.is_dir() else ())]
     computation = Computation("plan", (), {"experiment": fields}, sources=tuple(sources))
     until = time.monotonic() + patience
-    while (found := background.find(computation)) is None and time.monotonic() < until:
+    while (found := background.require(computation)) is None and time.monotonic() < until:
         time.sleep(LOOK)
-    if found is None:
-        return None
-    if found.error:
-        raise ConfigError(found.error)
-    return _plans.validate_python(found.facts)
+    return None if found is None else _plans.validate_python(found.facts)
 
 
 _plans = pydantic.TypeAdapter(Plan)

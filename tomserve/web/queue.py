@@ -470,10 +470,12 @@ def _order_at(waiting: Sequence[RunEntry], name: str, where: Where) -> float:
 Action = tuple[str, str, bool]
 """The name of an action, as the queue calls it, the word on its button, and whether it ends something."""
 
-PAUSE: Action = ("pause", "Pause", False)
-RESUME: Action = ("resume", "Go on", False)
-CANCEL: Action = ("cancel", "Cancel", True)
-RETRY: Action = ("retry", "Try again", False)
+ACTIONS: tuple[Action, ...] = (
+    ("pause", "Pause", False),
+    ("resume", "Go on", False),
+    ("cancel", "Cancel", True),
+    ("retry", "Try again", False),
+)
 MOVES: tuple[Action, ...] = (
     ("first", "First", False),
     ("up", "Up", False),
@@ -481,20 +483,10 @@ MOVES: tuple[Action, ...] = (
     ("last", "Last", False),
 )
 
-_OF: dict[State, tuple[Action, ...]] = {
-    State.QUEUED: (PAUSE, CANCEL),
-    State.WAITING: (PAUSE, CANCEL),
-    State.RUNNING: (PAUSE, CANCEL),
-    State.STOPPING: (),
-    State.PAUSED: (RESUME, CANCEL),
-    State.DONE: (),
-    State.FAILED: (RETRY,),
-    State.CANCELLED: (RETRY,),
-}
-
 
 def actions(card: Card, person: Person) -> tuple[Action, ...]:
-    """What that person may do with a run; nothing with one that was never in the queue, or is somebody else's."""
-    if card.job is None or not person.may_change(card.owner):
+    """What that person is offered to do with a run; nothing with one that was never in the queue, is about to stop, is
+    done, or is somebody else's."""
+    if card.job is None or card.job.state in (State.STOPPING, State.DONE) or not person.may_change(card.owner):
         return ()
-    return _OF[card.job.state]
+    return tuple(one for one in ACTIONS if card.job.state in _FROM[one[0]][0])

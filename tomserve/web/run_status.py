@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import shutil
 import threading
 from collections import Counter
@@ -148,20 +147,9 @@ def _complete(folder: Path) -> bool:
     return manifest is not None and manifest.complete
 
 
-def last_lines(path: Path, size: int = TAIL) -> list[bytes]:
-    """The lines in the last bytes of a file, but for the first where it is cut; none where it cannot be read."""
-    try:
-        with files.open_for_reading(path) as file:
-            start = max(0, os.fstat(file.fileno()).st_size - size)
-            file.seek(start)
-            return file.read(size).splitlines()[1 if start else 0 :]
-    except (OSError, ConfigError):
-        return []
-
-
 def last_rows(journal: Path, size: int = TAIL) -> Iterator[dict[str, Any]]:
     """The rows in the last bytes of a journal, the newest first; what is no row is passed over."""
-    for line in reversed(last_lines(journal, size)):
+    for line in reversed(files.read_tail(journal, size).split("\n")):
         with contextlib.suppress(orjson.JSONDecodeError):
             row = orjson.loads(line)
             if isinstance(row, dict) and isinstance(row.get("item"), str):
@@ -184,7 +172,7 @@ def pace(folder: Path) -> float | None:
 
 
 def _log(path: Path) -> str:
-    last = (line.decode("utf-8", "replace") for line in last_lines(path)[-LOG_LINES:])
+    last = files.read_tail(path, TAIL).splitlines()[-LOG_LINES:]
     return "\n".join(line[:LONGEST_TEXT] + " …" * (len(line) > LONGEST_TEXT) for line in last)
 
 

@@ -15,7 +15,7 @@ from tomserve import benchmarks
 from tomserve.causal.settings import ITEMS
 from tomserve.content.text import sanitize
 from tomserve.content.validation import Strict
-from tomserve.errors import ConfigError, TomserveError
+from tomserve.errors import TomserveError
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.scores import load_scored_run
 from tomserve.stats.functional import FTOM_1
@@ -35,11 +35,7 @@ Interval = tuple[float | None, ...]  # a score with the ends of its interval; ()
 CLASSES = 24  # a profile has no more bars
 
 
-class Part(Strict):
-    """A part of a tally."""
-
-
-class Share(Part):
+class Share(Strict):
     """The share of right answers by one strategy."""
 
     asked: AnswerConditions
@@ -58,7 +54,7 @@ class Share(Part):
     profile: tuple[tuple[str, float], ...] = ()  # the share by class of question, () where there are no classes
 
 
-class Layers(Part):
+class Layers(Strict):
     """The three layers of one model."""
 
     conditions: Conditions  # what it was asked and measured on
@@ -82,7 +78,7 @@ class Layers(Part):
         return next(iter(getattr(self, score)), None)
 
 
-class Tally(Part):
+class Tally(Strict):
     """What a leaderboard knows of one run."""
 
     model: str = ""
@@ -109,9 +105,7 @@ def tally(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[st
 
 def of_run(folder: Path) -> Tally:
     """The tally of one run. Raises ConfigError where it cannot be read."""
-    manifest = Manifest.read(folder)
-    if manifest is None:
-        raise ConfigError(f"{folder}: no run there (manifest.json is missing)")
+    manifest = Manifest.load(folder)
     own = {name: value for name, value in manifest.sampling.items() if name not in ("temperature", "seed", "repeats")}
     known = _tally(manifest, manifest.complete, orjson.dumps(own, option=orjson.OPT_SORT_KEYS).decode() if own else "")
     if manifest.measured:
