@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from tomserve import __version__
-from tomserve.cli.options import App, ContentOption, lasting, with_content
+from tomserve.cli.options import App, ContentOption, group, lasting, with_content
 from tomserve.errors import ConfigError, one_of
 
 # Every environment variable that tomserve reads; any other that begins with TOMSERVE_ is taken for a slip of the pen.
@@ -217,13 +217,8 @@ def _interop_group(name: str) -> typer.Typer:
     """The group `export` or `import`, whose commands are the functions of tomserve.cli.interop that begin with it."""
     verb = {"export": "Write", "import": "Read"}[name]
     about, members = _INTEROP[name]
-    group = App(no_args_is_help=True, rich_markup_mode=None, help=f"{verb} {about}")
-
-    @group.callback()
-    def _group(content: ContentOption = None) -> None:
-        del content  # it was dealt with while the line was read
-
+    made = group(f"{verb} {about}")
     for member in members:
         command = _load(f"interop.{name}_{member.replace('-', '_')}")
-        group.command(member)(with_content(lasting(command)))
-    return group
+        made.command(member)(with_content(lasting(command)))
+    return made

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from typer.core import TyperGroup
 
-from tomserve.cli.options import App, ContentOption, GoldOption, PathOption, with_content
+from tomserve.cli.options import App, GoldOption, PathOption, group, with_content
 from tomserve.content.output_path import parse_folder
 from tomserve.content.text import say
 from tomserve.errors import ConfigError, one_of
@@ -25,13 +25,15 @@ if TYPE_CHECKING:
 
 MODES = ("whole", "sentences")
 
+NameArgument = Annotated[
+    str | None,
+    typer.Argument(help="Name of a benchmark, or a FILE.py that declares one. Default: tomserve's own tasks."),
+]
+
 
 @with_content
 def questionnaire(
-    name: Annotated[
-        str | None,
-        typer.Argument(help="Name of a benchmark, or a FILE.py that declares one. Default: tomserve's own tasks."),
-    ] = None,
+    name: NameArgument = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", parser=parse_folder, help="New folder for the forms, the plan and the items."),
@@ -149,17 +151,7 @@ def answers(
     return 0
 
 
-app = App(no_args_is_help=True, rich_markup_mode=None, help="Check or read the dataset of a benchmark.")
-
-NameArgument = Annotated[
-    str | None,
-    typer.Argument(help="Name of a benchmark, or a FILE.py that declares one. Default: tomserve's own tasks."),
-]
-
-
-@app.callback()
-def _dataset(content: ContentOption = None) -> None:
-    del content  # it was dealt with while the line was read
+app = group("Check or read the dataset of a benchmark.")
 
 
 @app.command()
@@ -238,15 +230,7 @@ class _Generators(TyperGroup):
         return _command(cmd_name) if cmd_name in self.list_commands(ctx) else None
 
 
-generators = App(
-    cls=_Generators, no_args_is_help=True, rich_markup_mode=None, help="Generate new items of a benchmark."
-)
-
-
-@generators.callback()
-def _generate(content: ContentOption = None) -> None:
-    """Typer makes a group of commands only where there is a callback."""
-    del content  # it was dealt with while the line was read
+generators = group("Generate new items of a benchmark.", cls=_Generators)
 
 
 def _command(name: str) -> Any:

@@ -74,6 +74,17 @@ ContentOption = Annotated[
 """May stand anywhere on the line: `tomserve` itself, its groups, and by `with_content` all of its commands take it."""
 
 
+def group(about: str, **more: Any) -> App:
+    """A group of commands, which takes --content as each of them does."""
+    made = App(no_args_is_help=True, rich_markup_mode=None, help=about, **more)
+
+    @made.callback()
+    def _options(content: ContentOption = None) -> None:
+        del content  # it was dealt with while the line was read
+
+    return made
+
+
 def _send(context: typer.Context, header: list[str] | None) -> list[str] | None:
     """Send these headers with every request of this process and of those that it starts."""
     if header and not context.resilient_parsing:

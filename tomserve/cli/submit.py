@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tomserve.cli import evaluate, shard
-from tomserve.cli.options import App, ContentOption, console, lasting, with_content
+from tomserve.cli.options import console, group, lasting, with_content
 from tomserve.content.paths import PARTS_ENDING
 from tomserve.content.python_file import module_command
 from tomserve.content.text import say
@@ -196,16 +196,10 @@ def _wait_for_parts(folder: Path, job: Job) -> int:
     return 1 if any(one.state == "failures" for one in ended) else 3
 
 
-app = App(no_args_is_help=True, rich_markup_mode=None)
+app = group("Hand an evaluation that is divided into parts to a cluster, which asks them on many machines.")
 
 TEMPLATE = "launch/slurm/array.sh.jinja"
 """The template of the batch script, where the user names no other."""
-
-
-@app.callback()
-def _group(content: ContentOption = None) -> None:
-    """Hand an evaluation that is divided into parts to a cluster, which asks them on many machines."""
-    del content
 
 
 def _dividing(command: Callable[..., int]) -> Callable[..., int]:

@@ -78,16 +78,8 @@ def web(
     )
     if role is not None and add_user is None:
         raise ConfigError("--role goes with --add-user, which adds somebody of that role")
-    asked = [
-        name
-        for name, value in (
-            ("--add-user", add_user),
-            ("--remove-user", remove_user),
-            ("--add-token", add_token),
-            ("--rebuild", rebuild),
-        )
-        if value
-    ]
+    ends = {"--add-user": add_user, "--remove-user": remove_user, "--add-token": add_token, "--rebuild": rebuild}
+    asked = [name for name, value in ends.items() if value]
     if len(asked) > 1:
         raise ConfigError(f"{' and '.join(asked)}: only one of these at a time")
     if asked and asked[0] != "--rebuild":

@@ -159,14 +159,15 @@ def run_asking(asking: Asking) -> None:
 
 def replay_conversation(
     build: Build, strategy: Asker, item: Item, sample: int, rows: Mapping[int, Mapping[str, Any]]
-) -> None:
-    """Lead a conversation once more with the replies that it had; `build` is called for every turn that it asks. rows:
-    the last row of each turn. Raises ConfigError where the strategy's program makes a mistake."""
+) -> list[Request]:
+    """Lead a conversation once more with the replies that it had; returns the requests that it asks. rows: the last row
+    of each turn. Raises ConfigError where the strategy's program makes a mistake."""
     conversations = Conversations(build)
-    waiting = list(conversations.begin(strategy, item, sample))
-    while waiting:
-        if (row := rows.get(waiting.pop(0).identity.turn)) is not None:
-            waiting += conversations.follow({**row, "strategy": strategy.name, "sample": sample})
+    asked = list(conversations.begin(strategy, item, sample))
+    for request in asked:
+        if (row := rows.get(request.identity.turn)) is not None:
+            asked += conversations.follow({**row, "item": item.id, "strategy": strategy.name, "sample": sample})
+    return asked
 
 
 class Question(NamedTuple):

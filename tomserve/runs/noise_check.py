@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tomserve.engine.request import Request
-from tomserve.errors import ConfigError
 from tomserve.items.draw import LIMIT_SEED
 from tomserve.runs.conversations import Build, Conversations, Phase, Questions, answered_questions, is_finished
 from tomserve.runs.journal import Journal
@@ -26,12 +25,6 @@ from tomserve.scoring.responses import NOISE
 LEVELS = (1, 64, 16)
 """The numbers of requests in flight at which items can be asked again, the most informative first: a request alone, in
 a large batch, and in a small batch."""
-
-
-def check_share(share: float | None) -> None:
-    """Raise ConfigError unless 0 < share <= 1. None means that no noise check is wanted, which is fine."""
-    if share is not None and not 0 < share <= 1:
-        raise ConfigError(f"--noise-check {share:g}: expected a share of the items above 0, at most 1, e.g. 0.02")
 
 
 def choose_levels(own: Sequence[int]) -> tuple[int, ...]:

@@ -31,7 +31,6 @@ from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import ConfigError, RunMismatchError, one_of
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs import noise_check
 from tomserve.runs.conversations import Questions
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.manifest import AskedStrategy, Manifest, VariantsRecord, short_text
@@ -49,7 +48,8 @@ MOST_REPEATS = 1000  # how many samples of a question there may be at most
 
 
 def check_options(options: EvalOptions) -> None:
-    """Raise ConfigError where a list, a number, the temperature, the seed or the number of samples cannot be."""
+    """Raise ConfigError where a list, a number, a share, the temperature, the seed or the number of samples cannot
+    be."""
     for name in ("base_urls", "strategies", "variants", "where", "again"):
         if isinstance(given := getattr(options, name), str):  # it would be taken letter by letter
             raise ConfigError(f"{name} is the text {given!r:.60}; expected a list of texts, such as [{given!r:.60}]")
@@ -61,6 +61,8 @@ def check_options(options: EvalOptions) -> None:
         seconds = getattr(options, name)
         if seconds is not None and not (isinstance(seconds, int | float) and seconds >= 1):
             raise ConfigError(f"{said} is {seconds!r:.40}; expected seconds, at least 1")
+    if (share := options.noise_check) is not None and not 0 < share <= 1:
+        raise ConfigError(f"--noise-check {share:g}: expected a share of the items above 0, at most 1, e.g. 0.02")
     if options.answer_schema not in POLICIES:
         raise ConfigError(one_of("--schema", options.answer_schema, POLICIES))
     temperature, seed, repeats = options.temperature, options.seed, options.repeats
@@ -539,7 +541,6 @@ def make_plan(options: EvalOptions, waiting: WaitPolicy | None = None, chosen: T
     option is wrong or does not fit the others."""
     if options.transport not in transports.TRANSPORTS:
         raise ConfigError(one_of("transport", options.transport, transports.TRANSPORTS))
-    noise_check.check_share(options.noise_check)
     check_options(options)
     benchmark = _choose_benchmark(options)
     every = _load_items(options, benchmark, waiting or WaitPolicy())

@@ -317,14 +317,8 @@ class RunPrompts:
         item, strategy = self._item(name), self._strategies[by]
         assert strategy is not None
         last = {row["turn"]: row for row in rows}
-        keys_now: dict[int, str] = {}
-
-        def build(identity: Identity, turn: Turn) -> Request:
-            request = self._build(identity, turn)
-            keys_now[identity.turn] = request.key
-            return request
-
-        replay_conversation(build, strategy, item, sample, last)
+        asked = replay_conversation(self._build, strategy, item, sample, last)
+        keys_now = {request.identity.turn: request.key for request in asked}
         for row in rows:
             keys.count(row, keys_now.get(row["turn"]))
 

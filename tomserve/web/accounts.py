@@ -25,7 +25,7 @@ import orjson
 import pydantic
 
 from tomserve.content import files
-from tomserve.content.validation import Strict, validation_error
+from tomserve.content.validation import Strict, read_record
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, one_of
 
@@ -189,16 +189,11 @@ class Users:
 
     def all(self) -> dict[str, User]:
         """Everybody by name. Raises ConfigError where the file is broken, or others can read it; OSError."""
-        try:
-            found = files.read_json(self.path, WAY_OUT)
-        except FileNotFoundError:
+        if (found := read_record(self.path, _File, WAY_OUT)) is None:
             return {}
         if self.path.stat().st_mode & 0o077:
             raise ConfigError(f"{self.path}: others on this machine can read it; change that by chmod 600")
-        try:
-            return _File.model_validate(found).users
-        except pydantic.ValidationError as error:
-            raise validation_error(error, found, _File, self.path, WAY_OUT) from None
+        return found.users
 
     def put(self, name: str, role: str, password: str) -> bool:
         """Add somebody, or give them a new password and role, which ends their sessions and tokens; returns whether

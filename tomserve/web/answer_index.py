@@ -33,7 +33,7 @@ from tomserve.scoring.score import sample_of
 from tomserve.scoring.table import COLUMNS
 from tomserve.studies.answer_rows import ORIGINAL
 from tomserve.web import background
-from tomserve.web.background import Computation, Result
+from tomserve.web.background import Result
 
 ANSWERS, TURNS, ITEMS = "answers.parquet", "turns.parquet", "items.parquet"
 SHOWN = 160  # characters of a reply that a list shows
@@ -288,9 +288,10 @@ def index_of(run: Path) -> Result | None:
 def page_of(run: Path, filters: Filters) -> Page | None:
     """A page of the answers of a run; None while its index is made. run: its folder, which the register has found.
     Raises ConfigError where the run has no answers to page through."""
-    index = background.require(Computation("answers", (run,)))
-    if index is None:
+    if (index := index_of(run)) is None:
         return None
+    if index.error:
+        raise ConfigError(index.error)
     table = files.scan_parquet(index.folder / ANSWERS)
     places, unsearched = _places(table, filters, index)
     pages = max(1, -(-places.len() // SIZE))

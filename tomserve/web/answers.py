@@ -25,7 +25,7 @@ from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
 from tomserve.reporting.html.transcripts import MOST
 from tomserve.runs import journal, runfolder
-from tomserve.runs.conversations import Conversations
+from tomserve.runs.conversations import replay_conversation
 from tomserve.runs.manifest import AskedStrategy, Manifest
 from tomserve.runs.runfolder import check_files
 from tomserve.runs.verification import find_same_strategy, recorded_sampling
@@ -88,14 +88,7 @@ def requests_of(
     def build(identity: Identity, turn: Turn) -> Request:
         return Request.build(identity, turn, model=manifest.model, revision=manifest.revision, sampling=sampling)
 
-    conversations, made = Conversations(build), list[Request]()
-    waiting = list(conversations.begin(strategy, item, sample))
-    while waiting:
-        request = waiting.pop(0)
-        made.append(request)
-        if strategy.is_multi_turn and (row := replies.get(request.identity.turn)) is not None:
-            waiting += conversations.follow({**row, "item": item.id, "strategy": strategy.name, "sample": sample})
-    return made
+    return replay_conversation(build, strategy, item, sample, replies)
 
 
 def _prompt(request: Request, key: Any) -> Prompt:

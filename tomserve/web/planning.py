@@ -11,7 +11,7 @@ import pydantic
 
 from tomserve import benchmarks, content
 from tomserve.benchmarks import Benchmark
-from tomserve.runs import noise_check, planning
+from tomserve.runs import planning
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.planning import VariedItems, add_variants, split_variants
 from tomserve.studies import power
@@ -78,7 +78,6 @@ def plan_experiment(experiment: Experiment) -> Plan:
     """The plan of an experiment, computed in this process. Raises TomserveError where it is not possible."""
     options = experiment.options()
     planning.check_options(options)
-    noise_check.check_share(options.noise_check)
     if experiment.search is not None:
         return _plan_search(check_search(experiment.search, options), options.strategies or (STRATEGY,))
     benchmark, every, (originals, given) = _items(experiment.benchmark, experiment.path, experiment.gold)

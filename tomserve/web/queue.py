@@ -21,7 +21,7 @@ from tomserve.engine.addresses import normalize_url
 from tomserve.engine.records import utc_now
 from tomserve.engine.redact import is_secret_variable
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, NotAllowedError, one_of
-from tomserve.runs import noise_check, planning
+from tomserve.runs import planning
 from tomserve.runs.runfolder import default_name
 from tomserve.scoring.table import MEASURED
 from tomserve.serving import registry
@@ -57,7 +57,6 @@ def check_experiment(experiment: Experiment, person: Person, register: RunIndex,
         check_key(experiment.key, experiment.base_url, settings)
     options = experiment.options()
     planning.check_options(options)
-    noise_check.check_share(options.noise_check)
     if options.variants:
         variants.parse_kinds(options.variants)
     if experiment.search is not None:

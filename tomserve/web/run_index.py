@@ -21,7 +21,7 @@ import pydantic
 
 from tomserve.content import files
 from tomserve.content.paths import absolute_runs_root, runs_root
-from tomserve.content.validation import Strict, validation_error
+from tomserve.content.validation import Strict, read_record
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, NotAllowedError
 from tomserve.runs.journal import count_packed_lines
 from tomserve.runs.manifest import Manifest
@@ -113,14 +113,7 @@ class Card(Strict):
 
 def read_card(folder: Path) -> Card:
     """The card of a run; an empty one where it has none. Raises ConfigError where the file is no card."""
-    path = folder / CARD_FILE
-    if not path.exists():
-        return Card()
-    found = files.read_json(path, "delete it to go on without")
-    try:
-        return Card.model_validate(found)
-    except pydantic.ValidationError as error:
-        raise validation_error(error, found, Card, path, "delete it to go on without") from None
+    return read_record(folder / CARD_FILE, Card, "delete it to go on without") or Card()
 
 
 def change_card(folder: Path, change: Callable[[Card], Card]) -> Card:

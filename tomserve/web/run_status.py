@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import shutil
 import threading
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -201,18 +202,18 @@ async def events(
     folder: Path, name: str, rows: int = 0, every: float = EVERY, ending: threading.Event | None = None
 ) -> AsyncIterator[RunStatus]:
     """What `look` sees of a run, once at the beginning and then whenever it has changed, until nothing works on it and
-    nothing waits to. The last one says so by `following`.
+    nothing waits to, or STREAMED seconds have passed. The last one says by `following` which of them.
 
     every: seconds between two looks, so that no more events come than that. ending: set when the server ends; then no
     more events come, whatever the run does.
     """
-    before = None
+    before, until = None, time.monotonic() + STREAMED
     while True:
         seen = await asyncio.to_thread(look, folder, name, rows)
         if seen != before:
             yield seen
             before = seen
-        if not seen.following:
+        if not seen.following or time.monotonic() > until:
             return
         for _ in range(SLICES):
             await asyncio.sleep(every / SLICES)

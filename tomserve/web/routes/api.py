@@ -3,7 +3,6 @@
 What they take and give is described in tomserve.web.schemas, and as an OpenAPI document at ``/api/openapi.json``.
 """
 
-import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -178,13 +177,10 @@ def progress(line: VisibleRun) -> run_status.RunStatus:
 @routes.get("/events/{name:path}", response_class=EventSourceResponse, responses=STREAM, tags=["experiments"])
 async def events(line: VisibleRun, request: Request) -> AsyncIterator[ServerSentEvent]:
     """The same as server-sent events, until the run has ended."""
-    ending, until = workbench(request).ending, time.monotonic() + run_status.STREAMED
-    async for seen in run_status.events(line.folder, line.name, line.rows, ending=ending):
+    async for seen in run_status.events(line.folder, line.name, line.rows, ending=workbench(request).ending):
         yield ServerSentEvent(data=seen.model_dump(mode="json"), event="progress", retry=2000)
-        if time.monotonic() > until:
-            return
-    if not ending.is_set():
-        yield ServerSentEvent(raw_data="ended", event="end")
+        if not seen.following:
+            yield ServerSentEvent(raw_data="ended", event="end")
 
 
 @routes.get("/runs", tags=["runs"])

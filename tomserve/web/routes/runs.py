@@ -2,7 +2,6 @@
 events.
 """
 
-import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, quote, urlencode
@@ -199,20 +198,16 @@ def live(line: VisibleRun, request: Request, person: Reader) -> HTMLResponse:
 @router.get("/events/{name:path}", response_class=EventSourceResponse)
 async def events(line: VisibleRun, request: Request, person: Reader) -> AsyncIterator[ServerSentEvent]:
     """The parts of that page as they change, as fragments of HTML, until the run has ended."""
-    known = workbench(request)
     before: dict[str, str] = {}
-    until = time.monotonic() + run_status.STREAMED
-    async for seen in run_status.events(line.folder, line.name, line.rows, ending=known.ending):
+    async for seen in run_status.events(line.folder, line.name, line.rows, ending=workbench(request).ending):
         shown = await run_in_threadpool(_shown, request, seen, line, person)
         for part in PARTS:
             html = render_text(request, f"live/{part}.html.j2", **shown).strip()
             if before.get(part) != html:
                 before[part] = html
                 yield ServerSentEvent(raw_data=html, event=part, retry=RETRY)
-        if time.monotonic() > until:
-            return
-    if not known.ending.is_set():  # otherwise the browser connects again once there is a server
-        yield ServerSentEvent(raw_data="ended", event="end")
+        if not seen.following:  # otherwise the browser connects again, to this server or its next
+            yield ServerSentEvent(raw_data="ended", event="end")
 
 
 def _shown(request: Request, seen: RunStatus, line: RunEntry, person: Person) -> dict[str, Any]:
