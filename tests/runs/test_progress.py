@@ -64,7 +64,7 @@ def test_how_fast_it_goes_lately_and_how_long_it_takes_yet(tmp_path: Path, clock
         assert (found.rate, found.eta) == (5.0, 120.0)
         assert (found.out, found.limit, found.queue, found.cached, found.retrying) == (8, 16, 3, 0.5, 2)
         assert (found.running, found.doing) == (True, "asking m at h")
-        assert progress.lock_holder(folder.path) == os.getpid()
+        assert progress.lock_holder(folder.path / ".lock") == os.getpid()
         assert found.slowest.strategy == "cot"
         clock[0] += 1
         recording.status(RunStatus(pause=90.0))

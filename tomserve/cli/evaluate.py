@@ -244,12 +244,12 @@ def run_and_report(
     experiment: the file that the options come from, which may want more than the asking. show: prints what is to be
     seen of the analysis instead. Raises TomserveError.
     """
-    from tomserve.cli.output import show_result, tell_failures, tell_unread, warn, write_run_report
+    from tomserve.cli.output import show_result, tell_failures, tell_unread, warn, warn_gaps, write_run_report
     from tomserve.reporting.progress import RunScreen
     from tomserve.runs import evaluation
     from tomserve.runs.scores import scores_of
     from tomserve.status import REFUSAL
-    from tomserve.studies import compute, missing_data, noise
+    from tomserve.studies import compute, noise
 
     screen = console()
     result = evaluation.evaluate(options, RunScreen(screen, quiet=showing.quiet), interrupts.ask_with_signals)
@@ -258,9 +258,7 @@ def run_and_report(
         screen.print(f"{result.seconds:.0f} s in all, start-up included", highlight=False)
     elif not result.added:
         screen.print("nothing left to ask", highlight=False)
-    lacking = missing_data.gaps_of_source(result.folder, scores)
-    for gap in missing_data.gap_sentences(lacking):
-        warn(gap)
+    lacking = warn_gaps(result.folder, scores)
     analysis = compute(scores, named=None if options.rounds is None else options.rounds.study)
     if show is not None:
         show(result, analysis, screen)

@@ -64,10 +64,6 @@ def _output_lost(error: OSError) -> None:
         raise OutputError(f"standard output cannot be written ({reason}); let it lead elsewhere")
 
 
-def _ignore_error(error: OSError) -> None:
-    """Nobody is left who could be told."""
-
-
 def guard_streams() -> None:
     """Replace standard output and standard error by streams that can be lost. Streams that somebody else has replaced
     already are left alone."""
@@ -77,7 +73,8 @@ def guard_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_WRONLY if number == 2 else os.O_RDONLY)  # gets the lowest number that is free
-    for name, number, lost in (("stderr", 2, _ignore_error), ("stdout", 1, _output_lost)):
+    # Where standard error is lost, nobody is left who could be told.
+    for name, number, lost in (("stderr", 2, lambda error: None), ("stdout", 1, _output_lost)):
         there: Any = getattr(sys, name)
         if there is not None and (there is not getattr(sys, f"__{name}__") or _number_of(there) != number):
             continue

@@ -179,35 +179,19 @@ def functional(
     where it stopped. The exit code is 1 where a request failed, where more than one in ten answers could not be read,
     or where the mechanism was requested and could not be measured.
     """
-    from tomserve.causal.experiment import Hardware
-    from tomserve.causal.settings import FEWEST, ITEMS, Settings, alphas_of, layers_of
-    from tomserve.runs.planning import EvalOptions
-    from tomserve.workflows.functional import LIMIT, FunctionalPlan
+    from tomserve.causal.settings import alphas_of, layers_of
+    from tomserve.workflows.functional import plan_layers
 
-    wanted = FunctionalPlan(
-        evaluation=EvalOptions(
-            model=model,
-            base_urls=tuple(base_url or ()),
-            transport=transport,
-            where=tuple(where or ()),
-            limit=limit or LIMIT,
-            concurrency=concurrency,
-            again=tuple(again or ()),
-            accept_change=accept_change,
-            setup=setup,
-        ),
-        benchmarks=tuple(benchmark or ()),
-        mechanism=Settings(
-            items=items or ITEMS,
-            limit=cases,
-            layers=None if layers is None else layers_of(layers),
-            alphas=None if alphas is None else alphas_of(alphas),
-            fewest=fewest or FEWEST,
-        ),
-        hardware=Hardware(device=device, dtype=dtype, revision=revision),
-        run=run,
-        formula=parse_formula(weights_bcs),
-    )
+    options = {
+        "base_url": base_url, "transport": transport, "where": where, "limit": limit, "concurrency": concurrency,
+        "accept_change": accept_change, "benchmarks": benchmark, "items": items, "cases": cases, "fewest": fewest,
+        "layers": None if layers is None else layers_of(layers),
+        "alphas": None if alphas is None else alphas_of(alphas),
+        "device": device, "dtype": dtype, "revision": revision, "run": run,
+    }  # fmt: skip
+    wanted = plan_layers(model, {name: value for name, value in options.items() if value is not None})
+    evaluation = replace(wanted.evaluation, again=tuple(again or ()), setup=setup)
+    wanted = replace(wanted, evaluation=evaluation, formula=parse_formula(weights_bcs))
     if gpus is not None and not plan:
         raise ConfigError("--gpus belongs to --plan; which device is used is said by --device")
     if models:

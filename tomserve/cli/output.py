@@ -37,8 +37,6 @@ def warn(message: str) -> None:
     if not sys.stderr.isatty():
         say(f"warning: {line}", error=True)
         return
-    from rich.text import Text
-
     from tomserve.reporting.table_layout import Terminal
 
     Terminal(stderr=True, highlight=False).print(Text.assemble(("warning: ", "bold yellow"), line))

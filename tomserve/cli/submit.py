@@ -369,7 +369,6 @@ def _cluster_of(job: Job, *, believe: bool = False) -> Cluster:
 
 def check_no_job(folder: Path, parts: Sequence[int]) -> None:
     """Raise ConflictError where an earlier job still asks one of these parts."""
-    from tomserve.content.paths import PARTS_ENDING
     from tomserve.distributed.cluster import Job
 
     if (job := Job.read(folder)) is None:

@@ -190,6 +190,12 @@ def replace_file(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
         put_in_place(file, path)
 
 
+def replace_bytes(path: Path, data: bytes, mode: int = 0o666) -> None:
+    """Put a file that holds just these bytes in the place of `path` in one step, as `replace_file` does."""
+    with replace_file(path, mode) as file:
+        file.write(data)
+
+
 def try_lock(descriptor: int, *, shared: bool = False) -> bool:
     """Take the lock of an open file or folder until it is closed, if no other process holds it; returns whether it was
     taken. Raises OSError where the file system has no locks. (The library filelock knows no shared locks, opens the

@@ -50,8 +50,7 @@ class Job(pydantic.BaseModel):
         """Write the record beside the parts, and note for this user that it is his. Raises OSError where the record
         cannot be written."""
         record = self.record()
-        with files.replace_file(folder / FILE) as file:
-            file.write(orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
+        files.replace_bytes(folder / FILE, orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
         note_own("jobs", record)
 
     @classmethod

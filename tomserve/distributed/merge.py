@@ -25,7 +25,7 @@ from tomserve.content import files
 from tomserve.content.files import FileSnapshot, digest_file, one_line, open_for_reading
 from tomserve.content.paths import PARTS_ENDING, run_name
 from tomserve.distributed import journals
-from tomserve.distributed.shards import FILE, Shards, part_folder
+from tomserve.distributed.shards import ASKED, FILE, Shards, part_folder
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, JournalError, RunMismatchError
 from tomserve.items import line_id
@@ -134,18 +134,16 @@ def merge_manifests(run: str, runs: Sequence[_Source], shards: Shards | None, pa
 
 def _merge_settings(runs: Sequence[_Source], shards: Shards | None) -> dict[str, Any]:
     """The fields that say what was asked of which model, and by which strategies."""
-    names = ("benchmark", "benchmark_path", "benchmark_gold", "benchmark_digest", "benchmark_items")
-    model = ("model", "revision", "preset", "sampling")
     found: dict[str, Any] = {}
     strategies: dict[str, Any] = {}
     if shards is not None:
-        found = {name: getattr(shards, name) for name in (*names, *model)} | shards.provenance
+        found = shards.asked
         for name, one in shards.strategies.items():  # as a manifest holds them: what is as it mostly is, is left out
             always = {"digest": one.digest, "max_tokens": one.max_tokens, "chain": one.chain}
             strategies[name] = always | one.model_dump(exclude_defaults=True)
     for run in runs:
         there = run.manifest.to_dict()
-        for name in (*names, "benchmark_file", *model, "adaptations"):
+        for name in (*ASKED, "benchmark_file", "adaptations"):
             if name in there:
                 found.setdefault(name, there[name])
         for name, strategy in there["strategies"].items():

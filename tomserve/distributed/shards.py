@@ -83,6 +83,13 @@ WAY_OUT = "restore the file, or divide the evaluation again under another name"
 Count = Annotated[int, pydantic.Field(ge=0, lt=2**63)]
 
 
+ASKED = (
+    *("benchmark", "benchmark_path", "benchmark_gold", "benchmark_digest", "benchmark_items"),
+    *("model", "revision", "preset", "sampling"),
+)
+"""The fields that are those of the manifest of the whole run."""
+
+
 class PartRecord(Strict):
     """One part of an evaluation."""
 
@@ -134,6 +141,12 @@ class Shards(Strict):
         return experiment
 
     @property
+    def asked(self) -> dict[str, Any]:
+        """What the manifest of each part, and of the whole run, says of what is asked of which model."""
+        found = {name: getattr(self, name) for name in ASKED} | self.provenance
+        return {name: value for name, value in found.items() if value or name != "benchmark_gold"}
+
+    @property
     def options(self) -> ShardOptions:
         return ShardOptions.model_validate(self.experiment)
 
@@ -147,8 +160,7 @@ class Shards(Strict):
         return orjson.dumps(held, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
 
     def write(self, folder: Path) -> None:
-        with files.replace_file(folder / FILE) as file:
-            file.write(self.text())
+        files.replace_bytes(folder / FILE, self.text())
 
     @classmethod
     def read(cls, folder: Path) -> Shards:

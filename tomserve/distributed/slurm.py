@@ -69,13 +69,11 @@ def _source(template: Path, name: str) -> tuple[str, str, None]:
     if Path(name).name != name:
         raise ContentError(f"includes {name!r}; expected a file that lies beside it", path=template)
     try:
-        with files.open_for_reading(path) as file:
+        with files.refuse_os_errors(path), files.open_for_reading(path) as file:
             data = file.read(LONGEST_VALUE + 1)
         if len(data) > LONGEST_VALUE:
             raise ContentError(f"has more than {LONGEST_VALUE} bytes; expected a batch script", path=path)
         return data.decode("utf-8"), str(path), None
-    except OSError as error:
-        raise ContentError(f"cannot be read ({error.strerror})", path=path) from None
     except UnicodeDecodeError:
         raise ContentError("is no text in UTF-8; expected a batch script", path=path) from None
 
@@ -194,8 +192,7 @@ def submit(folder: Path, run: str, parts: Sequence[int], options: ArrayOptions, 
     for number in parts:  # Slurm and the script append to them, wherever a link would lead
         for ending in ("txt", "starts"):
             files.check_regular(folder / LOGS / f"{number:04}.{ending}", alone=True)
-    with files.replace_file(folder / SCRIPT) as file:
-        file.write(script.encode())
+    files.replace_bytes(folder / SCRIPT, script.encode())
     printed = run_slurm_command(words, SUBMITTING).strip()
     match = re.fullmatch(r"(\d{1,12})(;[\w.-]{1,100})?", printed)
     if match is None:

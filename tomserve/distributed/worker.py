@@ -89,21 +89,9 @@ def part_options(folder: Path, shards: Shards, number: int, how: Connection) -> 
 def whole_evaluation(shards: Shards, number: int) -> WholeEvaluation:
     """What a part knows of the evaluation that it belongs to."""
     part = shards.parts[number]
-    noted = {
-        "benchmark": shards.benchmark,
-        "benchmark_path": shards.benchmark_path,
-        **({"benchmark_gold": shards.benchmark_gold} if shards.benchmark_gold else {}),
-        "benchmark_digest": shards.benchmark_digest,
-        "benchmark_items": shards.benchmark_items,
-        **shards.provenance,
-        "model": shards.model,
-        "revision": shards.revision,
-        "preset": shards.preset,
-        "sampling": shards.sampling,
-    }
     repeated = sum(len(one.again) for one in shards.parts)
     drawn = NoiseSample(shards.noise, repeated, shards.originals)
-    return WholeEvaluation(noted, shards.strategies, part.digest, drawn, frozenset(part.again), shards.variants)
+    return WholeEvaluation(shards.asked, shards.strategies, part.digest, drawn, frozenset(part.again), shards.variants)
 
 
 def _addresses(options: ShardOptions, how: Connection) -> tuple[str, ...]:

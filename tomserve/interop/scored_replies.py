@@ -23,7 +23,7 @@ from tomserve.runs import journal, measurement
 from tomserve.runs.conversations import replay_conversation
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.scores import load_reader_choices, load_replies
-from tomserve.runs.verification import find_same_strategy, recorded_sampling
+from tomserve.runs.verification import find_same_strategy, recorded_build
 from tomserve.scoring.metrics import Scoring
 from tomserve.scoring.score import sample_of, score_row
 from tomserve.scoring.table import Note
@@ -181,13 +181,12 @@ class Transcripts:
     """The conversations of one strategy of a run. replies: of the run. strategy: its name."""
 
     def __init__(self, replies: ScoredReplies, strategy: str) -> None:
-        self._manifest, self._name = replies.manifest, strategy
+        self._name, self._build = strategy, recorded_build(replies.manifest)
         self._turns = transcripts.Conversations(
             journal.journal_path(replies.folder), replies.manifest.model, [strategy]
         )
         asked = replies.manifest.strategies[strategy]
         self._strategy: Strategy | None = find_same_strategy(strategy, asked, replies.manifest)
-        self._sampling = recorded_sampling(replies.manifest)
 
     def of(self, one: ScoredReply) -> Transcript:
         """The conversation that led to a scored reply."""
@@ -206,10 +205,7 @@ class Transcripts:
 
         def build(identity: Identity, turn: Turn) -> Request:
             shown[identity.turn] = turn.messages
-            manifest = self._manifest
-            return Request.build(
-                identity, turn, model=manifest.model, revision=manifest.revision, sampling=self._sampling
-            )
+            return self._build(identity, turn)
 
         try:
             replay_conversation(build, self._strategy, one.item, one.sample, rows)

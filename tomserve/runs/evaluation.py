@@ -114,11 +114,7 @@ def start_server(
     took = wait_healthy([server], lambda message: note(f"  {message}"))
     note(f"server healthy after {took:.0f} s")
     reached = endpoint.ask_endpoints([server.url], preset.served_name, chosen.revision)
-    model = command.argv[command.argv.index("serve") + 1]
-    revision = reached.revision
-    reached.server |= provenance.describe_server(preset, model, command, replica.gpus, revision=revision, extra=extra)
-    if replica.own is not None:  # its name alone would not tell what it is
-        reached.server["preset"] = replica.own.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    reached.server |= replica.describe(reached.revision)
     return server, replace(reached, preset=preset, starts=chosen.starts)
 
 
@@ -155,17 +151,15 @@ def check_endpoints(
 SHORT = 8000  # characters of a prompt that every server takes whole: about 2,000 tokens
 
 
-def _find_cut(
-    probe: Probe, model: str, prompts: Iterator[tuple[str, str, Sequence[Message], int]], sampling: Sampling
-) -> str:
+Prompt = tuple[str, str, Sequence[Message], int]  # (item's id, strategy, messages, tokens for the reply)
+
+
+def _find_cut(probe: Probe, model: str, prompts: Iterator[Prompt], sampling: Sampling) -> str:
     """What to say where the server cuts the longest prompt off without a word; "" where it does not, or is not asked as
     that prompt is short."""
     lengths = ((sum(len(one["content"]) for one in messages), messages) for _, _, messages, _ in prompts)
     size, longest = max(lengths, key=lambda found: found[0], default=(0, ()))
     return probe.describe_cut(model, longest, sampling.extra) if size > SHORT else ""
-
-
-Prompt = tuple[str, str, Sequence[Message], int]  # (item's id, strategy, messages, tokens for the reply)
 
 
 def _longest_prompts(questions: Questions) -> Iterator[Prompt]:

@@ -34,9 +34,9 @@ from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.conversations import Phase, PhaseRunner, Question, run_asking
 from tomserve.runs.journal import Journal, Row
-from tomserve.runs.manifest import make_portable
+from tomserve.runs.manifest import Manifest, make_portable
 from tomserve.runs.progress import Listener, SilentListener, Stop
-from tomserve.runs.runfolder import RunFolder, read_manifest
+from tomserve.runs.runfolder import RunFolder
 from tomserve.runs.scores import load_replies
 from tomserve.scoring.grades import (
     MARK,
@@ -415,15 +415,13 @@ def read_run(
     with RunFolder(folder) as held:
         if (replies := load_replies(folder)) is None:
             raise ConfigError(f"{folder}: nothing was asked yet, so there is nothing to read")
-        manifest = read_manifest(folder) or {}
-        server = manifest.get("server")
-        root = server.get("root") if isinstance(server, dict) else None
+        manifest = Manifest.load(folder)
         lettered = replies.sources["lettered"]
         survey = Survey(replies.items, replies.responses, benchmarks.scoring_of, sample, lettered)
         job = ReadingJob(
             reader, survey, GradeFiles.of_run(folder), listener or SilentListener(), held.log, stop or Stop(), own
         )
-        job.evaluated = (manifest.get("model"), manifest.get("preset"), root)
+        job.evaluated = (manifest.model, manifest.preset, manifest.server.get("root"))
         return read_replies(job, drive)
 
 
@@ -502,9 +500,8 @@ def _record(reader: Reader) -> dict[str, Any]:
 
 
 def _write(place: GradeFiles, record: dict[str, Any]) -> None:
-    refused = files.refuse_os_errors(place.record, "cannot be written", "free space or permit it")
-    with refused, files.replace_file(place.record) as file:
-        file.write(orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
+    with files.refuse_os_errors(place.record, "cannot be written", "free space or permit it"):
+        files.replace_bytes(place.record, orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
 
 
 def forget_reader(place: GradeFiles) -> bool:

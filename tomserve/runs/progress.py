@@ -68,12 +68,23 @@ class MeasureListener(Protocol):
         """Called when the last phase has ended, whether everything was measured or not."""
 
 
-class SilentMeasureListener(MeasureListener):
+class SilentMeasureListener:
     """A MeasureListener that shows nothing."""
 
+    def phase(self, name: str, total: int) -> None: ...
+    def advance(self, n: int, failures: int = 0) -> None: ...
+    def note(self, text: str) -> None: ...
+    def done(self) -> None: ...
 
-class SilentListener(Listener):
+
+class SilentListener:
     """A Listener that shows nothing."""
+
+    def message(self, text: str) -> None: ...
+    def begin_phase(self, total: int, done: int) -> None: ...
+    def row(self, row: dict[str, Any]) -> None: ...
+    def status(self, status: RunStatus) -> None: ...
+    def end_phase(self) -> None: ...
 
 
 class RowCounter:
@@ -107,7 +118,7 @@ class RowCounter:
         self._listener.status(status)
 
 
-FILE = "progress.json"
+FILE, LOCK = "progress.json", ".lock"  # the files of a run with its record, and with its lock
 
 WRITE_EVERY = 1.0  # seconds between two records while something is asked
 WINDOW = 30.0  # seconds over which the rate is taken
@@ -169,19 +180,19 @@ def read_progress(folder: Path) -> Progress | None:
         progress = Progress.model_validate(found)
     except (OSError, ConfigError, pydantic.ValidationError):
         return None
-    running = progress.ended is None and lock_holder(folder) in (0, progress.pid)
+    running = progress.ended is None and lock_holder(folder / LOCK) in (0, progress.pid)
     return progress.model_copy(update={"running": running})
 
 
 def is_locked(folder: Path) -> bool:
     """Whether a process works on a run now: it holds the lock of the folder, which ends with it."""
-    return lock_holder(folder) is not None
+    return lock_holder(folder / LOCK) is not None
 
 
-def lock_holder(folder: Path) -> int | None:
-    """The id of the process that works on a run now, 0 where it does not say; None where none does."""
+def lock_holder(path: Path) -> int | None:
+    """The id of the process that holds the lock of a file, 0 where it does not say; None where none does."""
     try:
-        lock = files.open_regular(folder / ".lock", os.O_RDONLY)
+        lock = files.open_regular(path, os.O_RDONLY)
     except (OSError, ConfigError):
         return None
     try:

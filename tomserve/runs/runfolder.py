@@ -277,8 +277,7 @@ class RunFolder:
         path = self.path / "manifest.json"
         text = orjson.dumps(manifest.to_dict(), option=orjson.OPT_INDENT_2) + b"\n"
         try:
-            with files.replace_file(path) as file:
-                file.write(text)
+            files.replace_bytes(path, text)
         except OSError as error:
             raise JournalError(f"{path}: cannot be written ({error.strerror})") from None
 

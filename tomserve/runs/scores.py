@@ -218,8 +218,7 @@ def load_scored_run(folder: Path, *, note: Note | None = None, again: bool = Fal
 def _export(folder: Path, head: Mapping[str, Any], table: bytes) -> None:
     path = folder / runfolder.TABLE
     if not path.exists() or files.digest_file(path)[1] != head["record"]["table"]:
-        with files.replace_file(path) as file:
-            file.write(table)
+        files.replace_bytes(path, table)
 
 
 def export_scores(folder: Path) -> bool:

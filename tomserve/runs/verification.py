@@ -19,6 +19,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
@@ -37,14 +38,13 @@ from tomserve.content.paths import run_name
 from tomserve.content.validation import Strict, read_record
 from tomserve.engine.adaptations import check_names
 from tomserve.engine.records import utc_now
-from tomserve.engine.request import Identity, Request, Sampling
+from tomserve.engine.request import Request, Sampling
 from tomserve.errors import ConfigError, TomserveError
-from tomserve.items import Item, read_items
+from tomserve.items import read_items
 from tomserve.prompting import strategy as known
-from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs import journal, measurement, runfolder
-from tomserve.runs.conversations import replay_conversation
+from tomserve.runs.conversations import Build, replay_conversation
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.journal import Row, read_rows, row_identity
 from tomserve.runs.manifest import AskedStrategy, Manifest
@@ -278,10 +278,9 @@ class RunPrompts:
     own strategies. Raises ConfigError where the items cannot be read."""
 
     def __init__(self, folder: Path, manifest: Manifest, given: Sequence[str] = ()) -> None:
-        self._manifest = manifest
         self._items = ItemStore(read_items(folder / "items.jsonl"))
         self._places = {name: place for place, name in enumerate(self._items.ids)}
-        self._sampling = recorded_sampling(manifest)
+        self._build = recorded_build(manifest)
         folders = [Path(one).expanduser().resolve() for one in given]
         own = {folder.name: str(folder) for folder in folders}
         asked = manifest.strategies.items()
@@ -314,7 +313,7 @@ class RunPrompts:
     def _compare_conversation(self, question: tuple[str, str, int], rows: list[Row], keys: KeyComparison) -> None:
         """Lead a conversation once more with the replies of the run, and compare the keys of its rows."""
         name, by, sample = question
-        item, strategy = self._item(name), self._strategies[by]
+        item, strategy = self._items[self._places[name]], self._strategies[by]
         assert strategy is not None
         last = {row["turn"]: row for row in rows}
         asked = replay_conversation(self._build, strategy, item, sample, last)
@@ -322,20 +321,14 @@ class RunPrompts:
         for row in rows:
             keys.count(row, keys_now.get(row["turn"]))
 
-    def _item(self, name: str) -> Item:
-        return self._items[self._places[name]]
 
-    def _build(self, identity: Identity, turn: Turn) -> Request:
-        manifest = self._manifest
-        return Request.build(identity, turn, model=manifest.model, revision=manifest.revision, sampling=self._sampling)
-
-
-def recorded_sampling(manifest: Manifest) -> Sampling:
-    """The sampling of a run, as its manifest records it."""
+def recorded_build(manifest: Manifest) -> Build:
+    """What makes the requests of a run once more, as its manifest records them; no key ever stands in one."""
     fields: dict[str, Any] = dict(manifest.sampling)
     temperature, seed = fields.pop("temperature", 0.0), fields.pop("seed", 0)
     fields.pop("repeats", None)
-    return Sampling(temperature, seed, fields, manifest.repeats, check_names(manifest.adaptations or ()))
+    sampling = Sampling(temperature, seed, fields, manifest.repeats, check_names(manifest.adaptations or ()))
+    return partial(Request.build, model=manifest.model, revision=manifest.revision, sampling=sampling)
 
 
 def find_same_strategy(name: str, asked: AskedStrategy, manifest: Manifest, own: str | None = None) -> Strategy | None:

@@ -342,8 +342,7 @@ def save_preset(derived: DerivedPreset, *, force: bool = False) -> Path:
         raise ConfigError(f"--save: {old} already is the preset of that name; add --force to replace it")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with files.replace_file(path) as file:
-            file.write(render_yaml(derived).encode())
+        files.replace_bytes(path, render_yaml(derived).encode())
     except OSError as error:
         raise ConfigError(f"--save: {path}: cannot be written ({error.strerror})") from None
     return path

@@ -79,7 +79,7 @@ def choose_target(
     for doubt in registry.describe_doubts():
         say(f"warning: a recorded server is not used: {doubt}", error=True)
     if running:
-        serving = [record for record in running if model in (None, record.model, registry.model_argument(record))]
+        serving = [record for record in running if registry.serves(record, model)]
         names = sorted({record.model for record in running})
         if not serving and start:
             return _plan_start(model, revision, start=True)

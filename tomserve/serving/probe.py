@@ -408,12 +408,15 @@ class Probe:
         return ""
 
     def version(self) -> str | None:
-        try:
-            response = self._ask("GET", url_of(self.root, "/version"))
-            told = self._data(response)["version"] if response.status_code == 200 else None
-        except (ServerError, ValueError, KeyError, TypeError):
-            return None
+        told = self._told("version", "GET", "/version")
         return clean_text(told, LONGEST_TOLD) if isinstance(told, str) and told else None
+
+    def _told(self, name: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """A field of what the server tells at one of its own addresses, without the key; None where it does not."""
+        with contextlib.suppress(ServerError, ValueError, KeyError, TypeError):
+            response = self._ask(method, url_of(self.root, path), body)
+            return self._data(response)[name] if response.status_code == 200 else None
+        return None
 
     def exchange(self, body: Mapping[str, Any]) -> tuple[Reply, Any]:
         """The reply to a chat request that is sent as it is, and its body as data (None where it is no JSON), without
@@ -433,11 +436,7 @@ class Probe:
         return clean_text(" ".join(self._mask(reason).split()), LONGEST_TOLD)
 
     def _count(self, body: Mapping[str, Any]) -> int | None:
-        try:
-            response = self._ask("POST", url_of(self.root, "/tokenize"), body)
-            count = _parse(response)["count"] if response.status_code == 200 else None
-        except (ServerError, KeyError, TypeError):
-            return None
+        count = self._told("count", "POST", "/tokenize", body)
         return count if type(count) is int and 0 <= count < MOST_TOKENS else None
 
     def count_prompt_tokens(

@@ -104,8 +104,7 @@ def write_record(port: int, **fields: Any) -> Path:
     path = make_registry_folder() / f"{port}.json"
     pid = os.getpid()
     record = Record(pid=pid, started=utc_now(), host=socket.gethostname(), born=process_birth(pid), **fields)
-    with files.replace_file(path, 0o600) as file:
-        file.write(orjson.dumps(asdict(record)))
+    files.replace_bytes(path, orjson.dumps(asdict(record)), 0o600)
     return path
 
 
@@ -255,7 +254,7 @@ def wait_until_ready(model: str | None, waiting: WaitPolicy) -> list[Record]:
     several models load and none is wanted by name.
     """
     known = believed_records()
-    fitting = [one for one in known if model in (None, one.record.model, model_argument(one.record))]
+    fitting = [one for one in known if serves(one.record, model)]
     served = any(one.state == "ready" for one in fitting)
     wanted = [one for one in fitting if one.state == "silent" or (one.state == "loading" and not served)]
     names = sorted({one.record.model for one in wanted})
@@ -266,10 +265,11 @@ def wait_until_ready(model: str | None, waiting: WaitPolicy) -> list[Record]:
     return [one.record for one in known if one.state == "ready"]
 
 
-def model_argument(record: Record) -> str | None:
-    """The model as vLLM's command line names it: a hub id, or a folder."""
+def serves(record: Record, model: str | None) -> bool:
+    """Whether a server serves that model, by its name, or as vLLM's command line names it: a hub id, or a folder; None
+    for any model."""
     words = record.command
-    return words[words.index("serve") + 1] if "serve" in words[:-1] else None
+    return model in (None, record.model) or ("serve" in words[:-1] and words[words.index("serve") + 1] == model)
 
 
 def records_at(urls: Sequence[str], waiting: WaitPolicy) -> list[Record] | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from jinja2 import Template
 from rich import box
@@ -57,6 +57,14 @@ class Replica:
     extra: tuple[str, ...] = ()  # the user's flags for vLLM, the last words of the command
     # of each node, in their order, where the model is spread over several; empty for one node
     node_commands: tuple[tuple[Command, ...], ...] = ()
+
+    def describe(self, revision: str | None) -> dict[str, Any]:
+        """What is known about its server; with the preset itself where its name alone would not tell what it is."""
+        own = None if self.own is None else self.own.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        found = provenance.describe_server(
+            self.preset, self.weights.model, self.command, self.gpus, revision=revision, extra=self.extra
+        )
+        return found if own is None else {**found, "preset": own}
 
 
 def plan_replicas(wanted: ServeOptions, *, dry: bool = False) -> list[Replica]:
@@ -298,12 +306,7 @@ class _RunningReplica:
     def write_record(self, say: Callable[[str], None]) -> None:
         """Write the record by which `tomserve eval` finds the server, or say why it will not."""
         preset, command = self.replica.preset, self.replica.command
-        weights, extra = self.replica.weights, self.replica.extra
-        server = provenance.describe_server(
-            preset, weights.model, command, self.replica.gpus, revision=weights.revision, extra=extra
-        )
-        if self.replica.own is not None:  # `tomserve eval` would not find it by its name
-            server["preset"] = self.replica.own.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        server = self.replica.describe(self.replica.weights.revision)
         try:
             self.record = registry.write_record(
                 self.replica.port,

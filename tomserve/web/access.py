@@ -407,7 +407,7 @@ class Guard:
             response = error_response(request, error.status_code, str(error.detail), error.headers)
         if response is not None:
             await response(scope, receive, send)
-        elif _is_stream(request):
+        elif "text/event-stream" in request.headers.get("accept", "") or "/events/" in request.url.path:
             await self._stream(request, receive, send)
         else:
             await self.app(scope, receive, send)
@@ -511,10 +511,6 @@ def needed_role(method: str, path: str) -> Role | None:
         if path == place or (place.endswith("/") and path.startswith(place)):
             return role
     return Role.READER if method in SAFE else Role.RUNNER
-
-
-def _is_stream(request: Request) -> bool:
-    return "text/event-stream" in request.headers.get("accept", "") or "/events/" in request.url.path
 
 
 async def _read_body(request: Request) -> bytes:

@@ -67,8 +67,7 @@ def load_token(folder: Path) -> str:
     except FileNotFoundError:
         found = draw_secret()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with files.replace_file(path, 0o600) as file:
-            file.write(f"{found}\n".encode())
+        files.replace_bytes(path, f"{found}\n".encode(), 0o600)
     if not _LOOK.fullmatch(found):
         raise ConfigError(f"{path}: does not hold a token of the workbench; delete it, and a new one is drawn")
     if path.stat().st_mode & 0o077:
@@ -262,8 +261,7 @@ class Users:
             users = self.all()
             yield users
             kept = _File(users=dict(sorted(users.items()))).model_dump(mode="json", by_alias=True)
-            with files.replace_file(self.path, 0o600) as file:
-                file.write(orjson.dumps(kept, option=orjson.OPT_INDENT_2) + b"\n")
+            files.replace_bytes(self.path, orjson.dumps(kept, option=orjson.OPT_INDENT_2) + b"\n", 0o600)
 
 
 def _find_user(users: dict[str, User], name: str) -> User:
@@ -324,8 +322,7 @@ class Sessions:
         living = sorted(((one.until, key) for key, one in self._all.items() if one.until > self._clock()), reverse=True)
         self._all = {key: self._all[key] for _, key in living[:MOST]}
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with files.replace_file(self.path, 0o600) as file:
-            file.write(orjson.dumps({key: one.model_dump() for key, one in self._all.items()}))
+        files.replace_bytes(self.path, orjson.dumps({key: one.model_dump() for key, one in self._all.items()}), 0o600)
 
 
 @dataclass

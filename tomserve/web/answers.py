@@ -7,6 +7,7 @@ reply, and how it was read.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,17 +19,15 @@ import polars as pl
 from tomserve import benchmarks
 from tomserve.content import files
 from tomserve.content.paths import run_name
-from tomserve.engine.request import Identity, Request
 from tomserve.errors import ConfigError, NoSuchAnswerError, TomserveError
 from tomserve.items import Item, nfc, read_line
-from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
 from tomserve.reporting.html.transcripts import MOST
 from tomserve.runs import journal, runfolder
 from tomserve.runs.conversations import replay_conversation
 from tomserve.runs.manifest import AskedStrategy, Manifest
 from tomserve.runs.runfolder import check_files
-from tomserve.runs.verification import find_same_strategy, recorded_sampling
+from tomserve.runs.verification import find_same_strategy, recorded_build
 from tomserve.scoring.score import sample_of, score_row
 from tomserve.status import OK, UNFINISHED
 from tomserve.web.answer_index import ANSWERS, ITEMS, TURNS, index_of
@@ -62,8 +61,15 @@ def prompts_of(manifest: Manifest, item: Item, rows: Sequence[Mapping[str, Any]]
             "The row of the journal holds its digest."
         )
     last = {row.get("turn") or 0: row for row in rows}
-    made = requests_of(manifest, strategy, item, last, sample)[: len(last) + 1]
-    return tuple(_prompt(request, last.get(request.identity.turn, {}).get("key")) for request in made), ""
+    made = replay_conversation(recorded_build(manifest), strategy, item, sample, last)[: len(last) + 1]
+    prompts = []
+    for one in made:
+        body = orjson.loads(one.body)
+        messages = tuple({name: str(part.get(name, "")) for name in ("role", "content")} for part in body["messages"])
+        text = orjson.dumps(body, option=orjson.OPT_INDENT_2).decode()
+        sent = last.get(one.identity.turn, {}).get("key") == one.key
+        prompts.append(Prompt(one.identity.turn, messages, text, sent))
+    return tuple(prompts), ""
 
 
 _STRATEGIES: dict[tuple[object, ...], Strategy] = {}
@@ -77,27 +83,6 @@ def _strategy(name: str, asked: AskedStrategy, manifest: Manifest) -> Strategy |
             _STRATEGIES.clear()
         _STRATEGIES[known] = found
     return found
-
-
-def requests_of(
-    manifest: Manifest, strategy: Strategy, item: Item, replies: Mapping[int, Mapping[str, Any]], sample: int = 0
-) -> list[Request]:
-    """The requests of a conversation, made once more from its replies (rows by turn); no key ever stands in one."""
-    sampling = recorded_sampling(manifest)
-
-    def build(identity: Identity, turn: Turn) -> Request:
-        return Request.build(identity, turn, model=manifest.model, revision=manifest.revision, sampling=sampling)
-
-    return replay_conversation(build, strategy, item, sample, replies)
-
-
-def _prompt(request: Request, key: Any) -> Prompt:
-    body = orjson.loads(request.body)
-    messages = tuple(
-        {"role": str(one.get("role", "")), "content": str(one.get("content", ""))} for one in body["messages"]
-    )
-    text = orjson.dumps(body, option=orjson.OPT_INDENT_2).decode()
-    return Prompt(request.identity.turn, messages, text, key == request.key)
 
 
 Row = Mapping[str, Any]
@@ -302,30 +287,25 @@ def _asks(row: Any, item: str, strategy: str) -> bool:
     )
 
 
-def _rows(path: Path) -> Iterator[Any]:
-    if not path.exists():
-        return
+def _first_lines(path: Path) -> Iterator[bytes]:
     read = 0
     with files.open_for_reading(path) as file:
         for line in files.read_lines(file, path):
             read += len(line)
             if read > SCANNED:
                 return
-            try:
-                yield orjson.loads(line)
-            except orjson.JSONDecodeError:
-                continue
+            yield line
+
+
+def _rows(path: Path) -> Iterator[Any]:
+    for line in _first_lines(path) if path.exists() else ():
+        with contextlib.suppress(orjson.JSONDecodeError):
+            yield orjson.loads(line)
 
 
 def _lines_of_items(path: Path) -> Iterator[Item]:
-    read = 0
-    with files.open_for_reading(path) as file:
-        for number, line in enumerate(files.read_lines(file, path), 1):
-            read += len(line)
-            if read > SCANNED:
-                return
-            if line.strip():
-                yield read_line(path, number, line)
+    lines = enumerate(_first_lines(path), 1)
+    return (read_line(path, number, line) for number, line in lines if line.strip())
 
 
 def _item(folder: Path, offset: int) -> Item:

@@ -228,8 +228,8 @@ def open_browser(settings: Settings, opened: str) -> None:
     """Open an address in the browser. It holds the token, which must not stand on a command line that everybody on this
     machine can read; so the browser is given a file that only its owner can read, and that leads there."""
     path = settings.folder / "open.html"
-    with files.replace_file(path, 0o600) as file:
-        file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(opened)}">'.encode())
+    page = f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(opened)}">'
+    files.replace_bytes(path, page.encode(), 0o600)
     webbrowser.open(path.resolve().as_uri())
 
 

@@ -215,8 +215,7 @@ def _want(computation: Computation, key: str, *, alone: bool) -> None:
     path = folder / f"{key}.json"
     path.with_suffix(".failed").unlink(missing_ok=True)
     wish = {"work": computation.work, "runs": runs, "options": dict(computation.options)}
-    with files.replace_file(path, 0o600) as file:
-        file.write(orjson.dumps({**wish, "code": CODE}))
+    files.replace_bytes(path, orjson.dumps({**wish, "code": CODE}), 0o600)
     try:
         enqueue(key, alone=alone)
     except ConfigError:
@@ -311,8 +310,7 @@ _performed = itertools.count(1)
 
 
 def _fail(key: str, error: str) -> None:
-    with files.replace_file(wanted() / f"{key}.failed", 0o600) as file:
-        file.write(error.encode())
+    files.replace_bytes(wanted() / f"{key}.failed", error.encode(), 0o600)
 
 
 def do_work(asked: Mapping[str, Any]) -> dict[str, Any]:

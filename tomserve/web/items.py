@@ -2,6 +2,7 @@
 would be sent, byte for byte as an evaluation sends them."""
 
 import functools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,15 +173,11 @@ def list_items(found: Path, query: ItemQuery) -> Listing:
     shown = places[SIZE * (page - 1) : SIZE * page]
     counted = table.select(pl.col(f"{FACTOR}{name}").drop_nulls().unique().implode() for name in names).collect()
     factors = {
-        name: tuple(sorted(values, key=_natural))
+        name: tuple(sorted(values, key=lambda value: (float(value), "") if value.isdecimal() else (math.inf, value)))
         for name in names
         if 1 < len(values := counted[f"{FACTOR}{name}"][0].to_list()) <= VALUES
     }
     return Listing(_items(table, shown), total, len(places), page, pages, factors, names)
-
-
-def _natural(value: str) -> tuple[float, str]:
-    return (float(value), "") if value.isdecimal() else (float("inf"), value)
 
 
 def find_item(found: Path, name: str, query: ItemQuery | None = None) -> ItemPlace:

@@ -25,7 +25,7 @@ from tomserve.engine.addresses import normalize_url, redact_url, url_of
 from tomserve.engine.records import utc_now
 from tomserve.engine.redact import Redactor
 from tomserve.errors import ConfigError, NoSuchRunError, ServerError
-from tomserve.runs.progress import lock_holder
+from tomserve.runs.progress import LOCK, lock_holder
 from tomserve.runs.runfolder import JOURNAL
 from tomserve.serving import keys, registry
 from tomserve.serving.endpoint import is_started
@@ -123,14 +123,7 @@ def begin_child(
 
 def is_alive(name: str) -> bool:
     """Whether a process asks the experiment of that name."""
-    try:
-        lock = files.open_regular(_lock(name), os.O_RDONLY)
-    except (OSError, ConfigError):
-        return False
-    try:
-        return not files.try_lock(lock, shared=True)
-    finally:
-        os.close(lock)
+    return lock_holder(_lock(name)) is not None
 
 
 def pid_of(name: str) -> int | None:
@@ -215,7 +208,7 @@ LOADS = (502, 503, 504)  # what a server answers that loads a model, or a proxy 
 
 def waiting_reason(experiment: Experiment, folder: Path) -> str:
     """Why the experiment cannot begin now, in one sentence; "" where it can. No key is sent to any server."""
-    pid = lock_holder(folder)
+    pid = lock_holder(folder / LOCK)
     if pid is not None:
         return f"another process{f' ({pid})' if pid else ''} works on this run; it goes on once that has ended"
     if not experiment.base_url:
@@ -236,11 +229,7 @@ def _endpoint_reason(url: str) -> str:
 
 
 def _local_reason(model: str | None, *, start: bool) -> str:
-    fitting = [
-        one
-        for one in registry.believed_records()
-        if model in (None, one.record.model, registry.model_argument(one.record))
-    ]
+    fitting = [one for one in registry.believed_records() if registry.serves(one.record, model)]
     if any(one.state == "ready" for one in fitting):
         return ""
     if fitting:

@@ -10,7 +10,6 @@ from typing import Any
 import pydantic
 
 from tomserve import benchmarks, content
-from tomserve.benchmarks import Benchmark
 from tomserve.runs import planning
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.planning import VariedItems, add_variants, split_variants
@@ -80,10 +79,12 @@ def plan_experiment(experiment: Experiment) -> Plan:
     planning.check_options(options)
     if experiment.search is not None:
         return _plan_search(check_search(experiment.search, options), options.strategies or (STRATEGY,))
-    benchmark, every, (originals, given) = _items(experiment.benchmark, experiment.path, experiment.gold)
+    benchmark = benchmarks.get(options.benchmark)
+    every = ItemStore(benchmark.items(options.path, options.gold, benchmarks.ALL))
+    every.draw = benchmarks.draw_of(benchmark, every.benchmarks)
+    originals, given = split_variants(every)
     kinds = parse_kinds(options.variants) if options.variants else ()
-    wanted = originals.where(benchmark.conditions(options.where))
-    asked = wanted.take(options.limit)
+    asked = originals.where(benchmark.conditions(options.where)).take(options.limit)
     names = tuple(dict.fromkeys(options.strategies or benchmark.strategies))
     part = asked if len(asked) <= VARIED or not kinds else asked.take_share(VARIED / len(asked))
     told = add_variants(part, given, kinds, benchmarks.retelling(benchmark, options.path), every.ids)
@@ -100,13 +101,8 @@ def plan_experiment(experiment: Experiment) -> Plan:
         drawn="" if len(asked) == len(originals) else f"asks {asked.describe(originals)}",
         variants=variants,
         again=again,
-        requests=round(made.requests * more),
-        fewest=made.open,
         about=len(part) < len(asked),
-        prompt_tokens=round(made.tokens * more),
-        first_turns=made.later,
-        reply_tokens=round(int(made.cost["answer tokens at most"].sum()) * more),
-        longest=int(made.cost["longest prompt"].max() or 0),  # type: ignore[arg-type]  # whole numbers, at least one
+        **_sent(made, more),
         comparisons=tuple(_comparisons(made)),
     )
 
@@ -125,15 +121,22 @@ def _plan_search(settings: SearchSettings, strategies: tuple[str, ...]) -> Plan:
         drawn="asks in rounds, each where answers so far are worst; half of the questions confirm what is found",
         variants=0,
         again=0,
-        requests=round(made.requests * more),
-        fewest=made.open,
         about=True,
-        prompt_tokens=round(made.tokens * more),
-        first_turns=made.later,
-        reply_tokens=round(int(made.cost["answer tokens at most"].sum()) * more),
-        longest=int(made.cost["longest prompt"].max() or 0),  # type: ignore[arg-type]
+        **_sent(made, more),
         comparisons=(),
     )
+
+
+def _sent(made: power.Plan, more: float) -> dict[str, Any]:
+    """What is sent, as a Plan says it, where a study sends so many times as much as `made`."""
+    return {
+        "requests": round(made.requests * more),
+        "fewest": made.open,
+        "prompt_tokens": round(made.tokens * more),
+        "first_turns": made.later,
+        "reply_tokens": round(int(made.cost["answer tokens at most"].sum()) * more),
+        "longest": int(made.cost["longest prompt"].max() or 0),  # type: ignore[arg-type]  # whole numbers, at least one
+    }
 
 
 def _comparisons(made: power.Plan) -> Iterator[Comparison]:
@@ -146,15 +149,6 @@ def plan(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str
     """The plan of an experiment. options: experiment, its JSON."""
     del out, runs
     return asdict(plan_experiment(Experiment.model_validate_json(options["experiment"])))
-
-
-def _items(
-    name: str | None, path: str | None, gold: str | None
-) -> tuple[Benchmark, ItemStore, tuple[ItemStore, ItemStore]]:
-    benchmark = benchmarks.get(name)
-    every = ItemStore(benchmark.items(None if path is None else Path(path), gold, benchmarks.ALL))
-    every.draw = benchmarks.draw_of(benchmark, every.benchmarks)
-    return benchmark, every, split_variants(every)
 
 
 LOOK = 0.1  # seconds between two looks at whether a plan is there

@@ -36,11 +36,10 @@ from tomserve.runs.manifest import Manifest
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.progress import SilentListener, Stop
 from tomserve.runs.scores import scores_of
-from tomserve.runs.verification import find_same_strategy
 from tomserve.serving.keys import HEADERS, headers
 from tomserve.web import items
 from tomserve.web.accounts import Person
-from tomserve.web.answers import requests_of
+from tomserve.web.answers import prompts_of
 from tomserve.web.background import keyless
 from tomserve.web.items import How, Sentence, sentences
 from tomserve.web.queue import check_key
@@ -120,8 +119,7 @@ def start_trial(
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         _tidy(root)
         (root / name).mkdir(mode=0o700)
-        with files.replace_file(root / name / TRIAL_FILE, 0o600) as file:
-            file.write(orjson.dumps(asked))
+        files.replace_bytes(root / name / TRIAL_FILE, orjson.dumps(asked), 0o600)
         command, quiet = module_command("tomserve.web.playground", str(root / name)), subprocess.DEVNULL
         _children[name] = subprocess.Popen(
             command, stdin=quiet, stdout=quiet, stderr=quiet, env=environment, start_new_session=True
@@ -238,8 +236,7 @@ def main(folder: Path) -> int:
         result |= _results_of(item, run)
     except TomserveError as error:
         result.setdefault("error", str(error))
-    with files.replace_file(folder / RESULT, 0o600) as file:
-        file.write(orjson.dumps(result))
+    files.replace_bytes(folder / RESULT, orjson.dumps(result), 0o600)
     return 0
 
 
@@ -279,20 +276,12 @@ def _results_of(item: Item, run: Path) -> dict[str, Any]:
         (score,) = table.head(1).iter_rows(named=True)
         found["score"] = {name: value for name, value in score.items() if _plain(value)}
     with contextlib.suppress(TomserveError):
-        found["requests"] = _requests(item, manifest, rows)
+        found["requests"] = [one.body for one in sorted(prompts_of(manifest, item, rows)[0], key=lambda one: one.turn)]
     return found
 
 
 def _plain(value: Any) -> bool:
     return value is None or isinstance(value, str | bool | int | float | list)
-
-
-def _requests(item: Item, manifest: Manifest, rows: list[dict[str, Any]]) -> list[str]:
-    name = rows[0]["strategy"]
-    strategy = find_same_strategy(name, manifest.strategies[name], manifest)
-    made = requests_of(manifest, strategy, item, {row["turn"]: row for row in rows}) if strategy is not None else []
-    bodies = [one.body for one in sorted(made, key=lambda one: one.identity.turn)]
-    return [orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2).decode() for body in bodies]
 
 
 if __name__ == "__main__":

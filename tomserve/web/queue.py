@@ -304,8 +304,7 @@ class Queue:
             if card.job is not None and card.job.active:
                 raise ConflictError(f"{name} is in the queue already")
             owner = card.owner if there else person.name
-            with files.replace_file(folder / evaluate.EXPERIMENT_FILE) as file:
-                file.write(text)
+            files.replace_bytes(folder / evaluate.EXPERIMENT_FILE, text)
             job = Job(
                 order=order,
                 group=group,

@@ -27,7 +27,6 @@ from tomserve.runs.journal import count_packed_lines
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.progress import is_locked
 from tomserve.runs.runfolder import CARD, JOURNAL
-from tomserve.scoring.table import MEASURED
 from tomserve.web.accounts import Person
 from tomserve.workflows import evaluate
 
@@ -133,8 +132,8 @@ def change_card(folder: Path, change: Callable[[Card], Card]) -> Card:
 def write_card(folder: Path, card: Card) -> None:
     """Replace the card of a run in one step. Raises OSError, and ConfigError where something else has its name."""
     folder.mkdir(parents=True, exist_ok=True)
-    with files.replace_file(folder / CARD_FILE) as file:
-        file.write(orjson.dumps(card.model_dump(mode="json", by_alias=True), option=orjson.OPT_INDENT_2) + b"\n")
+    text = orjson.dumps(card.model_dump(mode="json", by_alias=True), option=orjson.OPT_INDENT_2) + b"\n"
+    files.replace_bytes(folder / CARD_FILE, text)
 
 
 MANIFEST = "manifest.json"
@@ -167,6 +166,11 @@ class RunEntry:
     card: Card = field(default_factory=Card)  # owner, notes, tags and the place in the queue
     of: str = ""  # the run that it measures, "" for none
 
+    @property
+    def begun(self) -> str:
+        """When it was begun, or submitted where it only waits; in UTC."""
+        return self.made or (self.card.job.submitted if self.card.job else "")
+
 
 @dataclass(slots=True)
 class _Known:
@@ -196,7 +200,8 @@ class RunIndex:
             self._left = AT_ONCE
             found = {name: self._line(name, folder) for name, folder in _folders(absolute_runs_root())}
             self._known = {name: known for name, known in self._known.items() if name in found}
-        return sorted((_inherit_owner(line, found.get(line.of)) for line in found.values()), key=_age, reverse=True)
+        lines = (_inherit_owner(line, found.get(line.of)) for line in found.values())
+        return sorted(lines, key=lambda line: (line.begun, line.name), reverse=True)
 
     def line(self, name: str, person: Person) -> RunEntry:
         """The line of one run. Raises NoSuchRunError."""
@@ -311,8 +316,8 @@ def _read_entry(name: str, folder: Path) -> RunEntry:
     line: dict[str, Any] = {}
     try:
         card = read_card(folder)
-        if (folder / MANIFEST).exists():
-            line = _of_manifest(Manifest.read(folder))
+        if (manifest := Manifest.read(folder)) is not None:
+            line = _of_manifest(manifest)
         elif (folder / evaluate.EXPERIMENT_FILE).exists():
             line = _of_experiment(evaluate.read_experiment(folder / evaluate.EXPERIMENT_FILE))
     except (ConfigError, OSError) as error:
@@ -320,17 +325,14 @@ def _read_entry(name: str, folder: Path) -> RunEntry:
     return RunEntry(name=name, folder=folder, card=card, **line)
 
 
-def _of_manifest(manifest: Manifest | None) -> dict[str, Any]:
-    record = manifest.to_dict() if manifest is not None else {}
-    kind = str(record.get("kind") or "answers")
-    settings = record.get("settings") if kind == MEASURED else None
-    of = settings.get("of") if isinstance(settings, dict) else None
+def _of_manifest(manifest: Manifest) -> dict[str, Any]:
+    of = manifest.settings.get("of") if manifest.measured else None
     return {
-        **{name: str(record.get(name) or "")[:LONGEST] for name in ("benchmark", "model", "study")},
-        "kind": kind,
-        "strategies": tuple(str(one)[:LONGEST] for one in list(record.get("strategies") or ())[:100]),
-        "made": str(record.get("created") or "")[:LONGEST],
-        "complete": bool(record.get("complete")),
+        **{name: (getattr(manifest, name) or "")[:LONGEST] for name in ("benchmark", "model", "study")},
+        "made": (manifest.created or "")[:LONGEST],
+        "kind": manifest.kind,
+        "strategies": tuple(one[:LONGEST] for one in list(manifest.strategies)[:100]),
+        "complete": manifest.complete,
         "of": of[:LONGEST] if isinstance(of, str) else "",
     }
 
@@ -350,10 +352,6 @@ def _inherit_owner(line: RunEntry, of: RunEntry | None) -> RunEntry:
         return line
     owned = {"owner": of.card.owner or line.card.owner, "private": of.card.private or line.card.private}
     return replace(line, card=line.card.model_copy(update=owned))
-
-
-def _age(line: RunEntry) -> tuple[str, str]:
-    return line.made or (line.card.job.submitted if line.card.job else ""), line.name
 
 
 def change_metadata(

@@ -250,7 +250,7 @@ class Row:
     def ended(self) -> str:
         """When it ended, as far as that is known, else when it was begun or submitted; in UTC."""
         job = self.line.card.job
-        return (job.ended if job else None) or self.line.made or (job.submitted if job else "")
+        return (job.ended if job else None) or self.line.begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +323,7 @@ SORTS: Mapping[str, Callable[[Row], Any]] = {
     "benchmark": lambda row: row.line.benchmark,
     "result": lambda row: row.result,
     "rows": lambda row: row.line.rows,
-    "made": lambda row: row.line.made or (row.line.card.job.submitted if row.line.card.job else ""),
+    "made": lambda row: row.line.begun,
 }
 """The columns by which runs can be sorted."""
 

@@ -405,7 +405,7 @@ def functional(model: str | None = None, **options: Unpack[FunctionalOptions]) -
     from tomserve.runs.progress import SilentListener, SilentMeasureListener
 
     given = given_options("functional", FunctionalOptions, options)
-    plan = _make_plan(model, given)
+    plan = plan_layers(model, given)
     asking, measuring, say = SilentListener(), SilentMeasureListener(), lambda text: None
     if given.get("progress"):
         from tomserve.reporting.progress import MeasureScreen, RunScreen
@@ -425,8 +425,9 @@ def functional(model: str | None = None, **options: Unpack[FunctionalOptions]) -
     return Functional(told.folder, told.analysis.tables, told.analysis.notes, told.analysis.warnings, runs, told.report)
 
 
-def _make_plan(model: str | None, given: Mapping[str, Any]) -> FunctionalPlan:
-    """The plan that the options say. Raises ConfigError for a value that cannot be one."""
+def plan_layers(model: str | None, given: Mapping[str, Any]) -> FunctionalPlan:
+    """The plan that options of `functional` say, none of which is None. Raises ConfigError for a value that cannot be
+    one."""
     for name in ("benchmarks", "where", "layers", "alphas", "formula"):
         if isinstance(given.get(name, ()), str) or not isinstance(given.get(name, ()), Sequence):
             raise ConfigError(f"{name} is {given[name]!r:.60}; expected a list")

@@ -144,7 +144,6 @@ def _lacking(told: FunctionalResult) -> Iterator[missing_data.Gaps]:
 
 def _explain_spoiled(answers: pl.DataFrame, inputs: pl.DataFrame) -> str:
     """Why a model cannot be ranked: most of its replies, or of those that the score counts, hold no answer."""
-    answers = answers.filter(pl.col("status").cast(pl.String).fill_null("") != UNANSWERED)
     counted = inputs.filter((pl.col("holds") == "answers") & pl.col("counted")) if inputs.height else inputs
     plain = answers.join(counted.select("benchmark", "strategy"), on=["benchmark", "strategy"], how="semi")
     names = ", ".join(counted["strategy"].unique(maintain_order=True))
@@ -600,8 +599,7 @@ def write_leaderboard(board: Leaderboard, folder: Path) -> list[Path]:
     with files.refuse_os_errors(folder, "cannot be written", "choose another --run"):
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            with files.replace_file(folder / name) as file:
-                file.write(text.encode())
+            files.replace_bytes(folder / name, text.encode())
         for name in FILES:
             if name not in texts:
                 (folder / name).unlink(missing_ok=True)

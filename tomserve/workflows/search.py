@@ -17,7 +17,7 @@ from tomserve.runs.manifest import Manifest
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.progress import Listener
 from tomserve.runs.scores import scores_of
-from tomserve.studies import Analysis, compute
+from tomserve.studies import compute
 from tomserve.weakness.rounds import CELL, CONFIRMED, PART, SEARCH, STUDY, Search, SearchSettings
 from tomserve.workflows.evaluate import as_texts, choose_listener, run_evaluation
 from tomserve.workflows.run import Place, Run, as_name, given_options
@@ -113,11 +113,6 @@ def make_search(settings: SearchSettings, options: EvalOptions) -> EvalOptions:
     return replace(options, benchmark=settings.benchmark, items=ItemStore(rounds.following({})), rounds=rounds)
 
 
-def analyze_search(folder: Path) -> Analysis:
-    """What the study of searches says of a run."""
-    return compute(scores_of(folder), named=STUDY)
-
-
 def datasheet_of(path: Path) -> Path:
     """Where the datasheet of a file of questions lies. Raises ConfigError unless that can be another file beside it."""
     if path.suffix != ".jsonl":
@@ -141,7 +136,7 @@ def export_found(folder: Path, path: Path) -> Path:
     sheet = datasheet_of(path)
     for file in (path, sheet):
         output_path.check_output(file)
-    text = write_datasheet(path.name, manifest, items, analyze_search(folder).tables["cells"]).encode()
+    text = write_datasheet(path.name, manifest, items, compute(scores_of(folder), named=STUDY).tables["cells"]).encode()
     title = text.partition(b"\n")[0]
     if sheet.exists():  # the user has named only `path`
         with files.open_for_reading(sheet) as before:

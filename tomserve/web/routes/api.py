@@ -259,12 +259,9 @@ def tables(line: VisibleRun, query: Annotated[schemas.TablesQuery, Query()]) -> 
 @routes.get("/answers/{name:path}", response_model=schemas.AnswersResponse, responses=COMPUTING, tags=["results"])
 def answers(line: VisibleRun, query: Annotated[schemas.AnswersQuery, Query()]) -> schemas.AnswersResponse | Response:
     """The answers of a run in pages of 50, those that the filters leave."""
-    plain = query.model_dump(exclude={"where"})
-    found = (
-        answer_index.page_of(line.folder, Filters(**plain, factors=_factors(query.where)))
-        if _require_answers(line)
-        else None
-    )
+    _require_answers(line)
+    filters = Filters(**query.model_dump(exclude={"where"}), factors=_factors(query.where))
+    found = answer_index.page_of(line.folder, filters)
     return computing_response() if found is None else schemas.AnswersResponse.model_validate(found)
 
 
@@ -304,12 +301,11 @@ def _require_result(line: RunEntry, result: Result | None) -> Result | None:
     return result
 
 
-def _require_answers(line: RunEntry) -> bool:
+def _require_answers(line: RunEntry) -> None:
     if line.broken:
         raise ConfigError(line.broken)
     if not line.kind:
         raise ConfigError(f"{line.name}: nothing was asked yet; wait until it has begun")
-    return True
 
 
 def _factors(where: list[str]) -> tuple[tuple[str, str], ...]:

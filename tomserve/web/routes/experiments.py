@@ -27,7 +27,6 @@ from tomserve.engine.adaptations import POLICIES
 from tomserve.engine.addresses import normalize_url
 from tomserve.errors import ConfigError, NoSuchRunError, TomserveError
 from tomserve.runs.manifest import Manifest
-from tomserve.scoring.table import MEASURED
 from tomserve.serving import keys, registry
 from tomserve.serving.presets import REFERENCE, Preset
 from tomserve.serving.probe import Probe
@@ -211,31 +210,28 @@ def form_like_run(line: RunEntry) -> Form:
     manifest = Manifest.read(line.folder)
     if manifest is None:
         raise ConfigError(f"{line.name} does not say what it asked; fill in the form")
-    record = manifest.to_dict()
-    if record.get("kind") == MEASURED:
+    if manifest.measured:
         raise ConfigError(f"{line.name} is a measurement, which the command line starts; see its page for how")
-    sampling = record.get("sampling") or {}
-    sessions = [one for one in record.get("sessions") or () if isinstance(one, dict)]
-    variants, noise = record.get("variants") or {}, record.get("noise") or {}
-    searched = (record.get("settings") or {}).get("search") or {}
-    local = record.get("preset") and all("127.0.0.1" in url for url in record.get("endpoints") or ())
+    sampling, noise = manifest.sampling, manifest.noise
+    searched = manifest.settings.get("search") or {}
+    local = manifest.preset and all("127.0.0.1" in url for url in manifest.endpoints)
     fields = {
-        "model": record.get("preset") if local else record.get("model"),
-        "base-url": [] if local else record.get("endpoints") or [],
-        "benchmark": record.get("benchmark"),
-        "path": record.get("benchmark_path"),
-        "gold": record.get("benchmark_gold"),
-        "where": next((one["where"] for one in sessions if one.get("where")), []),
-        "strategy": list(record.get("strategies") or ()),
-        "limit": record.get("limit"),
+        "model": manifest.preset if local else manifest.model,
+        "base-url": [] if local else manifest.endpoints,
+        "benchmark": manifest.benchmark,
+        "path": manifest.benchmark_path,
+        "gold": manifest.benchmark_gold,
+        "where": next((one.where for one in manifest.sessions if one.where), []),
+        "strategy": list(manifest.strategies),
+        "limit": manifest.limit,
         "reasoning-effort": sampling.get("reasoning_effort"),
-        "extra-body": {} if record.get("preset") else {name: sampling[name] for name in sampling if name not in _OWN},
+        "extra-body": {} if manifest.preset else {name: sampling[name] for name in sampling if name not in _OWN},
         "temperature": sampling.get("temperature", 0.0),
         "seed": searched.get("seed", sampling.get("seed", 0)),
         "search": searched.get("budget"),
         "repeats": sampling.get("repeats") or 1,
-        "variants": variants.get("kinds") or [],
-        "noise-check": noise.get("share"),
+        "variants": manifest.variants.kinds if manifest.variants else [],
+        "noise-check": noise.share if noise else None,
     }
     try:
         return form_of_experiment(
@@ -299,13 +295,9 @@ def _description(path: Path) -> str:
     return str(told.get("description", "")) if isinstance(told, dict) else ""
 
 
-def preset_choices() -> tuple[Choice, ...]:
-    """All presets that can be read, each with the model that it serves."""
-    return _presets(tuple(content.names("launch/models", ".yaml")))
-
-
 @lru_cache(maxsize=2)
-def _presets(names: tuple[str, ...]) -> tuple[Choice, ...]:
+def preset_choices(names: tuple[str, ...]) -> tuple[Choice, ...]:
+    """The presets of these names that can be read, each with the model that it serves."""
     return tuple(
         Choice(one.name, f"{one.model}, {one.weights_gb:g} GB") for one in Preset.readable() if one.name in names
     )
@@ -548,7 +540,7 @@ def _page(
         swap=False,
         benchmarks=benchmark_choices(),
         strategies=strategy_choices(form.all("strategy"), form.one("benchmark")),
-        presets=preset_choices(),
+        presets=preset_choices(tuple(content.names("launch/models", ".yaml"))),
         kinds=variants.KINDS,
         keys=[name for name, _ in settings.keys],
         transports=transports.TRANSPORTS,
