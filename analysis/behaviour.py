@@ -19,9 +19,9 @@ from tomserve.reporting.html.charts import Axis, draw_figure, rows_of, small_mul
 from tomserve.scoring.baselines import baseline_name
 from tomserve.stats.accuracy import TaskMean, correct_for_chance, mean_of, task_mean
 from tomserve.studies import Excerpt, Figure, Study, baselines, published_tables
-from tomserve.studies.answer_rows import BASELINE
-from tomserve.studies.breakdowns import MACRO, TaskRows, is_mean, order_dimensions, task_rows
-from tomserve.studies.contrasts import Record, integer_codes, prompting_effects
+from tomserve.studies.answer_rows import BASELINE, split_by
+from tomserve.studies.breakdowns import MACRO, TaskRows, corrected_share, is_mean, order_dimensions, task_rows
+from tomserve.studies.contrasts import Record, integer_codes, interval_columns, prompting_effects
 from tomserve.studies.presentation import (
     BAD,
     GOOD,
@@ -82,12 +82,10 @@ def by_benchmark(found: TaskRows) -> Iterator[Record]:
     rows = found.rows.filter("mind")
     for (model, strategy), arm in rows.group_by(["model", "strategy"], maintain_order=True):
         parts: list[tuple[Record, TaskMean | None]] = []
-        for (benchmark,), part in arm.sort("benchmark", maintain_order=True).group_by(
-            ["benchmark"], maintain_order=True
-        ):
-            key: Record = {"model": model, "strategy": strategy, "benchmark": benchmark}
+        for key, part in split_by(arm, ("benchmark",)):
             record, mean = _benchmark(part, found.kinds)
-            parts.append(({**key, **record, **of_people(str(benchmark))}, mean))
+            whole = {"model": model, "strategy": strategy, **key, **record, **of_people(key["benchmark"])}
+            parts.append((whole, mean))
         yield from (record for record, _ in parts)
         means = [mean for _, mean in parts if mean is not None]
         if len(means) > 1 and len(means) == len(parts):
@@ -117,14 +115,14 @@ def _benchmark(part: pl.DataFrame, kinds: baselines.RuleKinds) -> tuple[Record, 
         )
     }
     own = mean.interval()
-    record |= {"b": own.estimate, "b_low": own.low, "b_high": own.high}
+    record |= interval_columns("b", own)
     for kind, place in best.items():
         record[f"{kind}_rule"] = None if place is None else baseline_name(said[place - 1])
         record[f"{kind}_b"] = None if place is None else float(mean.estimate[place])
     places = [place for place in best.values() if place is not None]
     rival = max(places, key=lambda place: float(mean.estimate[place]), default=None)
     gap = None if rival is None else mean.difference(0, rival)
-    record |= {"over_rule": gap and gap.estimate, "over_low": gap and gap.low, "over_high": gap and gap.high}
+    record |= interval_columns("over_rule", gap, "over")
     record["method"] = own.method
     return record, _sides(mean, [0, *([] if rival is None else [rival])])
 
@@ -142,11 +140,11 @@ def _macro(records: Sequence[Record], means: Sequence[TaskMean]) -> Record:
     found |= {name: sum(record[name] for record in records) for name in ("correct", "total", "tasks", "clusters")}
     found |= {name: _mean([record[name] for record in records]) for name in ("accuracy", "chance")}
     found |= {"failed": sum(record["failed"] for record in records), "unread": _sum(records, "unread")}
-    found |= {"b": own.estimate, "b_low": own.low, "b_high": own.high, "method": own.method}
+    found |= {**interval_columns("b", own), "method": own.method}
     found |= {f"{kind}_b": _mean([record[f"{kind}_b"] for record in records]) for kind in ("constant", "surface")}
     if all(len(mean.estimate) > 1 for mean in means):
         gap = mean_of([_difference(mean) for mean in means], floor=-1.0)
-        found |= {"over_rule": gap.estimate, "over_low": gap.low, "over_high": gap.high}
+        found |= interval_columns("over_rule", gap, "over")
     return found
 
 
@@ -169,10 +167,8 @@ def _sum(records: Sequence[Record], name: str) -> int | None:
 
 def by_task(found: TaskRows, intervals: str) -> Iterator[Record]:
     """The table `task_types`: a row for each model, strategy, benchmark, task and dimension."""
-    keys = ("model", "strategy", "benchmark", "task", "dimension")
-    for key, part in found.rows.sort(*keys, maintain_order=True).group_by(keys, maintain_order=True):
-        counted = bool(part["mind"].all())
-        yield {**dict(zip(keys, key, strict=True)), **_cell(part, found.kinds, intervals), "in_b": counted}
+    for key, part in split_by(found.rows, ("model", "strategy", "benchmark", "task", "dimension")):
+        yield {**key, **_cell(part, found.kinds, intervals), "in_b": bool(part["mind"].all())}
 
 
 def by_dimension(found: TaskRows, intervals: str) -> Iterator[Record]:
@@ -180,11 +176,9 @@ def by_dimension(found: TaskRows, intervals: str) -> Iterator[Record]:
     where several ask about a dimension."""
     for (model, strategy), arm in found.rows.group_by(["model", "strategy"], maintain_order=True):
         for dimension in order_dimensions(arm["dimension"].unique().to_list()):
-            part = arm.filter(dimension=dimension).sort("benchmark", maintain_order=True)
-            records = [
-                {"benchmark": name[0], **_cell(some, found.kinds, intervals)}
-                for name, some in part.group_by(["benchmark"], maintain_order=True)
-            ]
+            part = arm.filter(dimension=dimension)
+            apart = split_by(part, ("benchmark",))
+            records = [{**key, **_cell(some, found.kinds, intervals)} for key, some in apart]
             if len(records) > 1:
                 mean: Record = {"benchmark": MACRO.format(len(records)), "total": part.height}
                 whole = ("accuracy", "chance", "corrected", "constant", "surface")
@@ -203,18 +197,14 @@ def effects(found: TaskRows) -> Iterator[Record]:
 
 def _cell(part: pl.DataFrame, kinds: baselines.RuleKinds, intervals: str) -> Record:
     """The share right of some questions with its interval, chance, the corrected share, and the best baselines."""
-    found = baselines.accuracy(part, kinds, intervals, brief=True)
-    chance = None if part["chance"].null_count() else float(part["chance"].mean())  # type: ignore[arg-type]
-    record: Record = {name: found[name] for name in ("correct", "total", "accuracy", "ci_low", "ci_high")}
-    record["chance"] = chance
+    record = corrected_share(part, kinds, intervals)
     if intervals == "published":
-        return {**record, "unread": found["unread"]}
-    for name, share in (("corrected", "accuracy"), ("corrected_low", "ci_low"), ("corrected_high", "ci_high")):
-        record[name] = None if chance is None else finite_or_none(correct_for_chance(float(found[share]), chance))
+        return record
     best: dict[str, float] = {}
     for rule in baselines.count_rules(part, kinds):
         best.setdefault(CONSTANT if rule["kind"] == CONSTANT else "surface", rule["accuracy"])
-    return {**record, CONSTANT: best.get(CONSTANT), "surface": best.get("surface"), "unread": found["unread"]}
+    unread = record.pop("unread")
+    return {**record, CONSTANT: best.get(CONSTANT), "surface": best.get("surface"), "unread": unread}
 
 
 def published_table() -> pl.DataFrame:

@@ -23,6 +23,8 @@ from tomserve.studies.presentation import (
     finite_or_none,
     first_names,
     interval_cell,
+    is_above,
+    is_below,
     mark_of,
     one_line,
     p_value,
@@ -89,8 +91,7 @@ def outcome(row: Row) -> tuple[str, str]:
             f"Moves by the map do flip answers ({signed_points(net)} points), but {does} at the same layer and at most "
         )
         text += f"the same length; nowhere has the map more than {bounds} over its largest control."
-        others = finite_or_none(row.get("over_others_low"))
-        if row.get("control") in t.NO_MAP and others is not None and others > 0:
+        if row.get("control") in t.NO_MAP and is_above(row, "over_others_low"):
             return NO_MAP, (
                 f"{text} It exceeds every control that does not go straight to the target by "
                 f"{signed_interval(row, 'over_others')} points. Either the model holds another's belief as it holds "
@@ -108,8 +109,7 @@ def outcome(row: Row) -> tuple[str, str]:
 def _told_from_cues(row: Row) -> bool:
     """Whether the map does its work where a surface cue parts from the belief: above every control over all such items,
     and above 0 in each sort of them."""
-    lows = (finite_or_none(row.get(name)) for name in ("parted_adjusted_low", "least_net_low"))
-    return all(low is not None and low > 0 for low in lows)
+    return is_above(row, "parted_adjusted_low") and is_above(row, "least_net_low")
 
 
 def _cue_sentence(row: Row) -> str:
@@ -139,11 +139,10 @@ def _why_not_judged(row: Row) -> str:
             f"Only {eligible} of {row.get('items')} items are answered by the false-belief choice in both orders; with "
             f"fewer than {t.FEW_ITEMS} nothing is said. Measure items that the model gets right before it is moved."
         )
-    changed = finite_or_none(row.get("no_op_changes")) or 0.0
-    if changed > 0:
+    if is_above(row, "no_op_changes"):
         return (
-            f"Adding nothing changes {percent(changed)} of the answers, so that the apparatus itself moves them; "
-            "measure again in float32 or on another backend."
+            f"Adding nothing changes {percent(row['no_op_changes'])} of the answers, so that the apparatus itself "
+            "moves them; measure again in float32 or on another backend."
         )
     if lacking := row.get("controls_lacking"):
         named = ", ".join(readable_name(name) for name in str(lacking).split(", "))
@@ -151,14 +150,13 @@ def _why_not_judged(row: Row) -> str:
             f"Not every control was measured in every cell of the map (lacking: {named}), so that nobody knows how "
             "much the largest one does; measure again with all of them."
         )
-    ceiling = finite_or_none(row.get("ceiling_low"))
-    if ceiling is None or ceiling <= 0:
-        reached = signed_points(row.get("ceiling"))
-        return (
-            f"Even the move that does most, {_ceiling_name(row)}, has a net effect of only {reached} points, whose "
-            "interval does not lie above 0: the answer is not read from the last token of these layers."
-        )
-    return ""
+    if is_above(row, "ceiling_low"):
+        return ""
+    return (
+        f"Even the move that does most, {_ceiling_name(row)}, has a net effect of only "
+        f"{signed_points(row.get('ceiling'))} points, whose interval does not lie above 0: the answer is not read from "
+        "the last token of these layers."
+    )
 
 
 def _ceiling_name(row: Row) -> str:
@@ -256,9 +254,7 @@ def _second_clause(one: Row) -> str:
         f"points, {signed_interval(one, 'adjusted')} above its largest control; aimed at another item's target it has "
         f"{signed_interval(one, t.SHUFFLED_TARGET)}."
     )
-    if (finite_or_none(one[f"{t.SHUFFLED_TARGET}_low"]) or 0.0) > 0 and not (
-        finite_or_none(one["adjusted_low"]) or 0.0
-    ) > 0:
+    if is_above(one, f"{t.SHUFFLED_TARGET}_low") and not is_above(one, "adjusted_low"):
         text += " So it may be a pointer to the present state of a story, which says nothing of labels."
     return text
 
@@ -276,10 +272,7 @@ def _published_clause(row: Row, net: float) -> str:
 
 
 def _specific(row: Row, rows: list[Row], where: str) -> Card:
-    question = f"Is it specific?{where}"
-    if not rows or outcome(row)[0] == NOT_MEASURED:
-        why = (("controls", "There is no effect that could be compared."),)
-        return Card(question, "Not judged", OPEN, why, TEXTS["specific"])
+    verdict, tone = _how_specific(row, rows)
     grounds = tuple(
         (
             readable_name(one["control"]),
@@ -288,23 +281,32 @@ def _specific(row: Row, rows: list[Row], where: str) -> Card:
         )
         for one in rows
     )
-    left = [readable_name(one["control"]) for one in rows if not (finite_or_none(one["difference_low"]) or 0.0) > 0]
-    said, longer = outcome(row)[0], _name_equals(row, rows)
+    if verdict == _NOT_JUDGED:
+        grounds = (("controls", "There is no effect that could be compared."),)
+    return Card(f"Is it specific?{where}", verdict, tone, grounds, TEXTS["specific"])
+
+
+_NOT_JUDGED = "Not judged"
+
+
+def _how_specific(row: Row, rows: list[Row]) -> tuple[str, str]:
+    """The verdict on a map beside its controls, and its tone."""
+    said = outcome(row)[0]
+    if not rows or said == NOT_MEASURED:
+        return _NOT_JUDGED, OPEN
+    left = [readable_name(one["control"]) for one in rows if not is_above(one, "difference_low")]
+    longer = _name_equals(row, rows)
     if not left and said in (CAUSES, NOT_TOLD):
-        verdict = f"Yes, at the same length; {longer} by a longer step" if longer else "Yes: every control does less"
-        return Card(question, verdict, GOOD, grounds, TEXTS["specific"])
+        return f"Yes, at the same length; {longer} by a longer step" if longer else "Yes: every control does less", GOOD
     if said == NO_MAP:
-        verdict = f"Not distinguishable from moving straight to the target ({first_names(left)})"
-        return Card(question, verdict, OPEN, grounds, TEXTS["specific"])
+        return f"Not distinguishable from moving straight to the target ({first_names(left)})", OPEN
     if not left:
-        verdict = "Each control of the same length does less; jointly undecided"
-        if longer:
-            verdict += f"; {longer} by a longer step"
-        return Card(question, verdict, OPEN, grounds, TEXTS["specific"])
-    moved = (finite_or_none(row.get("net_low")) or 0.0) > 0
-    verdict = f"Not shown against {first_names(left)}" if moved else "There is no effect"
-    tone = BAD if moved and said not in (CAUSES, NOT_TOLD) and _is_equalled_by_control(rows) else OPEN
-    return Card(question, verdict, tone, grounds, TEXTS["specific"])
+        more = f"; {longer} by a longer step" if longer else ""
+        return f"Each control of the same length does less; jointly undecided{more}", OPEN
+    if not is_above(row, "net_low"):
+        return "There is no effect", OPEN
+    equalled = said not in (CAUSES, NOT_TOLD) and _is_equalled_by_control(rows)
+    return f"Not shown against {first_names(left)}", BAD if equalled else OPEN
 
 
 def _name_equals(row: Row, rows: list[Row]) -> str:
@@ -321,9 +323,8 @@ def _name_equals(row: Row, rows: list[Row]) -> str:
 def _is_equalled_by_control(rows: list[Row]) -> bool:
     """Whether a control surely has more than half of what the map has."""
     return any(
-        (finite_or_none(one["difference_low"]) or 0.0) <= 0
-        and (most := finite_or_none(one["difference_high"])) is not None
-        and most < (finite_or_none(one["net"]) or 0.0) / 2
+        not is_above(one, "difference_low")
+        and is_below(one, "difference_high", (finite_or_none(one["net"]) or 0.0) / 2)
         for one in rows
     )
 
@@ -334,22 +335,18 @@ def _transfers(row: Row, rows: list[Row], where: str) -> Card:
         why = "The effect cannot be measured." if rows else "There are no two families of stories with enough items."
         return Card(question, "Not measured", OPEN, (("families", why),), TEXTS["transfer"])
     grounds = []
-    clear, none = [], []
     for one in rows:
         name = f"{readable_name(one['fitted_on'])} to {readable_name(one['applied_to'])}"
-        least, most = finite_or_none(one["adjusted_low"]), finite_or_none(one["adjusted_high"])
         net, more = signed_interval(one, "net"), signed_interval(one, "adjusted")
         text = f"Net effect {net} points, {more} above the larger control"
         if finite_or_none(one["within"]) is not None:
             text += f"; fitted across families it is {signed_points(one['within'])}"
         grounds.append((name, f"{text}; {one['items']} items."))
-        clear.append(least is not None and least > 0)
-        none.append(most is not None and most <= MARGIN)
-    if all(clear):
-        return Card(question, "Yes", GOOD, tuple(grounds), TEXTS["transfer"])
+    clear = [is_above(one, "adjusted_low") for one in rows]
+    most = [finite_or_none(one["adjusted_high"]) for one in rows]
+    verdict, tone = ("No", BAD) if all(top is not None and top <= MARGIN for top in most) else ("Not shown", OPEN)
     if any(clear):
-        return Card(question, "In one direction, not shown in the other", OPEN, tuple(grounds), TEXTS["transfer"])
-    verdict, tone = ("No", BAD) if all(none) else ("Not shown", OPEN)
+        verdict, tone = ("Yes", GOOD) if all(clear) else ("In one direction, not shown in the other", OPEN)
     return Card(question, verdict, tone, tuple(grounds), TEXTS["transfer"])
 
 
@@ -369,9 +366,9 @@ def _readable(row: Row, rows: list[Row], where: str) -> Card:
         at = next(one for one in own if one["layer"] == layer)
         grounds.append((readable_name(probe), _probe_sentence(at, own)))
         if probe == "protagonist":
-            low, high = finite_or_none(at["selectivity_low"]), finite_or_none(at["selectivity_high"])
-            clear, none = low is not None and low > 0, high is not None and high < MARGIN
-            verdict, tone = ("Yes", GOOD) if clear else ("No", BAD) if none else ("Not shown", OPEN)
+            verdict, tone = ("No", BAD) if is_below(at, "selectivity_high", MARGIN) else ("Not shown", OPEN)
+            if is_above(at, "selectivity_low"):
+                verdict, tone = "Yes", GOOD
     return Card(question, verdict, tone, tuple(grounds), TEXTS["readable"])
 
 
@@ -450,9 +447,7 @@ def _alpha(column: str) -> pl.Expr:
 
 
 def _yes(column: str) -> pl.Expr:
-    return pl.when(pl.col(column).is_null()).then(pl.lit("?")).otherwise(
-        pl.when(pl.col(column)).then(pl.lit("yes")).otherwise(pl.lit("no"))
-    )  # fmt: skip
+    return pl.col(column).replace_strict({True: "yes", False: "no"}, default="?")
 
 
 def _p() -> pl.Expr:
@@ -461,9 +456,7 @@ def _p() -> pl.Expr:
 
 
 def _headline(frame: pl.DataFrame) -> pl.DataFrame:
-    control = pl.when(pl.col("control").is_null()).then(pl.lit("")).otherwise(
-        pl.format("{} {}", _name("control"), cell_of("control_net"))
-    )  # fmt: skip
+    control = pl.format("{} {}", _name("control"), cell_of("control_net")).fill_null("")
     return frame.select(
         *_who(frame),
         pl.format("{}/{}", "eligible", "items").alias("eligible"),
@@ -484,11 +477,11 @@ def _references(frame: pl.DataFrame) -> pl.DataFrame:
     """Each reference in the layer in which it changes the most."""
     most = frame.sort("changed", descending=True, nulls_last=True, maintain_order=True)
     kept = most.unique([*("model", "benchmark"), "map"], keep="first", maintain_order=True)
-    order = {name: place for place, name in enumerate(dict.fromkeys(frame["map"]))}
-    kept = kept.sort("model", "benchmark", pl.col("map").replace_strict(order), maintain_order=True)
+    order = pl.Enum(frame["map"].unique(maintain_order=True))
+    kept = kept.sort("model", "benchmark", pl.col("map").cast(order), maintain_order=True)
     named = _name("map").alias("reference")
-    net = pl.when(pl.col("net").is_null()).then(pl.lit("–")).otherwise(cell_of("net")).alias("net")
-    return kept.select(*_who(frame), named, pl.col("layer"), cell_of("changed"), cell_of("flip_true", "to true"), net)
+    shares = (cell_of("changed"), cell_of("flip_true", "to true"), cell_of("net", missing="–"))
+    return kept.select(*_who(frame), named, pl.col("layer"), *shares)
 
 
 def _probes(frame: pl.DataFrame) -> pl.DataFrame:
@@ -515,8 +508,11 @@ def _doubts(row: Row, references: pl.DataFrame) -> Iterator[str]:
     eligible, items = int(str(row["eligible"])), row["items"]
     if eligible < t.FEW_ITEMS:
         yield f"only {eligible} of {items} items are eligible; at least {t.FEW_ITEMS} are needed to say anything"
-    if (changed := finite_or_none(row.get("no_op_changes"))) is not None and changed > 0:
-        yield f"adding nothing changes {percent(changed)} of the answers, so that nothing here can be trusted"
+    if is_above(row, "no_op_changes"):
+        yield (
+            f"adding nothing changes {percent(row['no_op_changes'])} of the answers, so that nothing here can be "
+            "trusted"
+        )
     if not row.get("no_op_moves"):
         yield "it was not measured whether adding nothing changes answers (no_op)"
     if lacking := row.get("controls_lacking"):
@@ -532,12 +528,10 @@ def _doubts(row: Row, references: pl.DataFrame) -> Iterator[str]:
         yield f"in the chosen layer {layer} the leave-one-out error is {error:.2f}: no map at all (1 is a map to zero)"
     if (length := finite_or_none(row.get("displacement"))) is not None and length > 1:
         yield f"in the chosen cell a step is {length:.1f} times as long as the state that it moves"
-    if row.get("alpha_at_edge") and (finite_or_none(row.get("net_low")) or 0.0) > 0:
-        alpha = f"{finite_or_none(row.get('alpha')):g}"
-        yield f"the chosen alpha, {alpha}, is at the edge of those tried; try more beyond it"
-    lost = (finite_or_none(row.get("eligible")) or 0) - (finite_or_none(row.get("counted")) or 0)
-    if finite_or_none(row.get("counted")) is not None and lost:
-        yield f"{lost:.0f} eligible items lack some of the moves and are not counted"
+    if row.get("alpha_at_edge") and is_above(row, "net_low"):
+        yield f"the chosen alpha, {row['alpha']:g}, is at the edge of those tried; try more beyond it"
+    if (counted := finite_or_none(row.get("counted"))) is not None and counted != eligible:
+        yield f"{eligible - counted:.0f} eligible items lack some of the moves and are not counted"
     yield from _wide(row, references)
 
 
@@ -547,13 +541,10 @@ def _wide(row: Row, references: pl.DataFrame) -> Iterator[str]:
         needed = finite_or_none(row.get("items_needed"))
         more = f"; about {needed:,.0f} eligible items would settle it" if needed is not None else ""
         yield f"the interval of adjusted is {100 * (high - low):.0f} points wide{more}"
-    if references.height and not {t.NO_OP, t.PATCH} <= set(_maps(references, row)):
-        absent = sorted({t.NO_OP, t.PATCH} - set(_maps(references, row)))
-        yield f"references that were not measured: {', '.join(absent)}"
-
-
-def _maps(references: pl.DataFrame, row: Row) -> Sequence[str]:
-    return references.filter(model=row["model"], benchmark=row["benchmark"])["map"].unique().to_list()
+    if references.height:
+        measured = references.filter(model=row["model"], benchmark=row["benchmark"])["map"]
+        if absent := sorted({t.NO_OP, t.PATCH} - set(measured)):
+            yield f"references that were not measured: {', '.join(absent)}"
 
 
 # What makes the rows of each table for one model and benchmark
@@ -588,9 +579,8 @@ def tables(scores: pl.LazyFrame, intervals: str, names: Collection[str] | None =
         if names is not None and name not in names:
             continue
         rows = [row for one in found for row in make(one)]
-        schema = None
+        schema = causal_tables.HEADLINE if name == "headline" else None
         if name == "headline":
-            schema = causal_tables.HEADLINE
             rows = [{**row, "verdict": (said := outcome(row)[0]), "causes": said == CAUSES} for row in rows]
         frames[name] = pl.DataFrame(rows, schema, infer_schema_length=None).fill_nan(None)
     frames["published_causal"] = published_tables.causal().drop("alpha").drop_nulls()

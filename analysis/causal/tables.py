@@ -18,6 +18,7 @@ from tomserve.stats.clustered import clustered_mean, new_units_share
 from tomserve.stats.distributions import t_quantile, t_tails
 from tomserve.stats.proportions import Interval
 from tomserve.stats.selection import Selection, above_all, select_best, sign_flips
+from tomserve.studies.contrasts import interval_columns
 
 # The choice that is right in a telling: that of the false belief where the protagonist missed the change
 REFERENCE_MEANINGS = {t.FALSE: "false", t.OWN: "false"}
@@ -41,7 +42,7 @@ def answers(found: t.Outcomes) -> Iterator[t.Record]:
                 **{**found.arm, "told": told, "order": order, "items": part.height},
                 **{f"share_{role}": (read == role).sum() / part.height for role in ("false", "true", "other")},
                 "unread": 1 - read.len() / part.height,
-                **{"right": said.estimate, "right_low": said.low, "right_high": said.high},
+                **interval_columns("right", said),
             }
 
 
@@ -69,8 +70,7 @@ def _flips(found: t.Outcomes, chosen: pl.Expr, keys: Sequence[str]) -> pl.DataFr
 def references(found: t.Outcomes) -> Iterator[t.Record]:
     """The table `references`: what no map moves, in every layer, counted over the eligible items."""
     counted = _flips(found, pl.col("map").is_in(FIXED), ("map", "layer"))
-    order = pl.col("map").replace_strict(dict(zip(FIXED, range(len(FIXED)), strict=True)))
-    for row in counted.sort(order, "layer").iter_rows(named=True):
+    for row in counted.sort(pl.col("map").cast(pl.Enum(FIXED)), "layer").iter_rows(named=True):
         yield {**found.arm, **row}
 
 
@@ -171,14 +171,6 @@ def over_cells(own: t.NetEffects, controls: Mapping[str, t.NetEffects], scenario
     against = [effects.values[kept] for effects in tested.values()]
     over = above_all(values, against, of, ladders=own.layers).p if against else None
     return {"p_net": whole.p, "null_95": whole.null_95, "p_over_controls": over}
-
-
-def interval(name: str, found: Interval | None) -> dict[str, float | None]:
-    """An estimate with its ends, as the columns NAME, NAME_low and NAME_high."""
-    if found is None:
-        return dict.fromkeys((name, f"{name}_low", f"{name}_high"))
-    ends = (found.estimate, found.low, found.high)
-    return dict(zip((name, f"{name}_low", f"{name}_high"), map(float, ends), strict=True))
 
 
 def agree(found: Interval, p: float | None, scenarios: int) -> tuple[Interval, float | None]:
@@ -314,11 +306,7 @@ def headline(found: t.Outcomes) -> Iterator[t.Record]:
         **{"eligible": items.height, "eligible_scenarios": items["cluster"].n_unique()},
         **{"no_op_changes": changed, "no_op_moves": tried},
     }
-    own, controls, of = (
-        t.net_effects(found, t.PPT, t.STRICT, t.HELD_OUT, items=items),
-        control_effects(found, items=items),
-        t.number_scenarios(items),
-    )
+    own, controls, of = _map_effects(found, items), control_effects(found, items=items), t.number_scenarios(items)
     row["controls_lacking"] = ", ".join(t.find_incomplete(own, controls)) or None
     best, tested = cell_effect(own, controls, of), dict.fromkeys(("p_net", "null_95", "p_over_controls"))
     tested |= over_cells(own, controls, of)
@@ -329,29 +317,25 @@ def headline(found: t.Outcomes) -> Iterator[t.Record]:
     patch = cell_effect(t.net_effects(found, t.PATCH, t.STRICT, items=items), {}, of)
     row |= {"cells": len(own.cells), "layers": len({layer for layer, _ in own.cells})}
     ceiling, top, at = _ceiling(best, patch)
-    row |= _cell_columns(best) | interval("ceiling", top) | {"ceiling_move": ceiling, "ceiling_layer": at}
-    row |= _where_cues_part(found, items)
-    row |= interval("over_others", _over(own, _others(controls), of)) | {"understood": items["understood"].mean()}
+    row |= _cell_columns(best) | interval_columns("ceiling", top) | {"ceiling_move": ceiling, "ceiling_layer": at}
+    row |= _where_cues_part(found, items) | {"understood": items["understood"].mean()}
+    others = {name: effects for name, effects in controls.items() if name not in t.NO_MAP}
+    row |= interval_columns("over_others", _over(own, others, of))
     row |= tested | _of_ceiling(best, top) | _at(found, items, best, own) | {"items_needed": _items_needed(best)}
     yield {**dict.fromkeys(HEADLINE), **row, **published_effects(found)}
 
 
 def _cell_columns(best: CellEffect | None) -> t.Record:
     if best is None:
-        return {**interval("net", None), "control": None, **interval("control_net", None), **interval("adjusted", None)}
+        return {}
     return {
-        **interval("net", best.net),
+        **interval_columns("net", best.net),
         "control": best.largest,
-        **interval("control_net", best.control),
-        **interval("adjusted", best.adjusted),
+        **interval_columns("control_net", best.control),
+        **interval_columns("adjusted", best.adjusted),
         **{"counted": best.items, "layer": best.layer, "alpha": best.alpha, "chosen_share": best.share},
         **dict(zip(("adjusted_layer", "adjusted_alpha"), best.where, strict=True)),
     }
-
-
-def _others(controls: Mapping[str, t.NetEffects]) -> dict[str, t.NetEffects]:
-    """The controls that do not go straight to the target."""
-    return {name: effects for name, effects in controls.items() if name not in t.NO_MAP}
 
 
 def _over(own: t.NetEffects, controls: Mapping[str, t.NetEffects], of: t.Ints) -> Interval | None:
@@ -369,7 +353,7 @@ def _where_cues_part(found: t.Outcomes, items: pl.DataFrame) -> t.Record:
     parted = items.filter(pl.col("parted").is_not_null())
     every = control_effects(found, items=parted)
     over = _over(_map_effects(found, parted), every, t.number_scenarios(parted))
-    made: t.Record = {"parted_items": parted.height, **interval("parted_adjusted", over)}
+    made: t.Record = {"parted_items": parted.height, **interval_columns("parted_adjusted", over)}
     lowest = math.inf
     for sort in found.items["parted"].drop_nulls().unique().sort():
         own = parted.filter(parted=sort)
@@ -377,12 +361,12 @@ def _where_cues_part(found: t.Outcomes, items: pl.DataFrame) -> t.Record:
         low = -1.0 if best is None or math.isnan(best.net.low) else best.net.low
         if low < lowest:
             net = None if best is None else best.net
-            lowest, made = low, made | {"least": sort, "least_items": own.height, **interval("least_net", net)}
+            lowest, made = low, made | {"least": sort, "least_items": own.height, **interval_columns("least_net", net)}
     return made
 
 
-def _map_effects(found: t.Outcomes, items: pl.DataFrame) -> t.NetEffects:
-    return t.net_effects(found, t.PPT, t.STRICT, t.HELD_OUT, items=items)
+def _map_effects(found: t.Outcomes, items: pl.DataFrame, reading: str = t.STRICT) -> t.NetEffects:
+    return t.net_effects(found, t.PPT, reading, t.HELD_OUT, items=items)
 
 
 def _ceiling(best: CellEffect | None, patch: CellEffect | None) -> tuple[str | None, Interval | None, int | None]:
@@ -439,12 +423,9 @@ def by_layer(found: t.Outcomes) -> Iterator[t.Record]:
     """The table `net_by_layer`: the map and every control, in each layer with the alpha that the other half chooses."""
     items = found.select()
     of = t.number_scenarios(items)
-    every = {
-        t.PPT: t.net_effects(found, t.PPT, t.STRICT, t.HELD_OUT, items=items),
-        **control_effects(found, items=items),
-    }
-    patch = t.net_effects(found, t.PATCH, t.STRICT, items=items)
-    for name, effects in {**every, t.PATCH: patch}.items():
+    every = {t.PPT: _map_effects(found, items), **control_effects(found, items=items)}
+    every[t.PATCH] = t.net_effects(found, t.PATCH, t.STRICT, items=items)
+    for name, effects in every.items():
         for layer in dict.fromkeys(layer for layer, _ in effects.cells):
             cells = tuple(cell for cell in effects.cells if cell[0] == layer)
             best = cell_effect(t.NetEffects(effects.at(layer), cells), {}, of, draws=FEWER, splits=4)
@@ -452,7 +433,7 @@ def by_layer(found: t.Outcomes) -> Iterator[t.Record]:
                 continue
             mean = float(effects.at(layer).mean())
             yield {
-                **{**found.arm, "map": name, "layer": layer, "items": best.items, **interval("net", best.net)},
+                **{**found.arm, "map": name, "layer": layer, "items": best.items, **interval_columns("net", best.net)},
                 **{"alpha": best.alpha, "chosen_share": best.share, "mean_over_alphas": mean},
             }
 
@@ -460,12 +441,8 @@ def by_layer(found: t.Outcomes) -> Iterator[t.Record]:
 def controls(found: t.Outcomes) -> Iterator[t.Record]:
     """The table `controls`: each control, and the difference between the map and that control alone."""
     items = found.select()
-    own, every, of = (
-        t.net_effects(found, t.PPT, t.STRICT, t.HELD_OUT, items=items),
-        control_effects(found, items=items),
-        t.number_scenarios(items),
-    )
-    for name, effects in every.items():
+    own, of = _map_effects(found, items), t.number_scenarios(items)
+    for name, effects in control_effects(found, items=items).items():
         best = cell_effect(own, {name: effects}, of, draws=FEWER, splits=8)
         alone = cell_effect(effects, {}, of, draws=FEWER, splits=8)
         if best is None or alone is None:
@@ -473,8 +450,8 @@ def controls(found: t.Outcomes) -> Iterator[t.Record]:
         p = over_cells(own, {name: effects}, of).get("p_over_controls")
         difference, p = agree(best.adjusted, p, best.scenarios)
         yield {
-            **{**found.arm, "control": name, "items": best.items, **interval("net", alone.net)},
-            **{"layer": alone.layer, "alpha": alone.alpha, **interval("difference", difference), "p": p},
+            **{**found.arm, "control": name, "items": best.items, **interval_columns("net", alone.net)},
+            **{"layer": alone.layer, "alpha": alone.alpha, **interval_columns("difference", difference), "p": p},
         }
 
 
@@ -496,7 +473,7 @@ def readings(found: t.Outcomes) -> Iterator[t.Record]:
     for name, (reading, which) in _READ.items():
         items = found.select(reading, which == _ALL)
         items = items.filter("understood") if which == _UNDERSTOOD else items
-        own = t.net_effects(found, t.PPT, reading, t.HELD_OUT, items=items)
+        own = _map_effects(found, items, reading)
         same = reading == t.STRICT and which == _ELIGIBLE  # the headline itself, which must say the same twice
         more = {} if same else {"draws": FEWER}
         best = cell_effect(own, control_effects(found, reading, items=items), t.number_scenarios(items), **more)
@@ -525,35 +502,27 @@ def transfer(found: t.Outcomes) -> Iterator[t.Record]:
                 for name in (t.SHUFFLED_PAIRS, t.IDENTITY)
             }
             best = cell_effect(own, others, of, draws=DRAWS // 2, splits=8)
-            within = cell_effect(
-                t.net_effects(found, t.PPT, t.STRICT, t.HELD_OUT, items=items), {}, of, draws=FEWER, splits=8
-            )
+            within = cell_effect(_map_effects(found, items), {}, of, draws=FEWER, splits=8)
             if best is not None:
                 yield {
                     **{**found.arm, "fitted_on": source, "applied_to": family, "items": best.items},
                     **{"scenarios": items["cluster"].n_unique(), **_cell_columns(best)},
-                    **interval("within", within.net if within else None),
+                    **interval_columns("within", within.net if within else None),
                 }
 
 
 def true_pairs(found: t.Outcomes) -> Iterator[t.Record]:
     """The table `true_pairs`: a map that was fitted on pairs of true beliefs, too, beside its own controls."""
-    items = found.select()
-    of, every = (
-        t.number_scenarios(items),
-        {
-            name: t.net_effects(found, name, t.STRICT, t.TRUE_PAIRS, items=items)
-            for name in (t.PPT, t.SHUFFLED_TARGET, t.SHUFFLED_PAIRS, t.IDENTITY)
-        },
-    )
-    own = every.pop(t.PPT)
+    items, names = found.select(), (t.PPT, t.SHUFFLED_TARGET, t.SHUFFLED_PAIRS, t.IDENTITY)
+    every = {name: t.net_effects(found, name, t.STRICT, t.TRUE_PAIRS, items=items) for name in names}
+    own, of = every.pop(t.PPT), t.number_scenarios(items)
     best = cell_effect(own, every, of, draws=FEWER, splits=8)
     if best is None:
         return
     adjusted, p = agree(best.adjusted, over_cells(own, every, of).get("p_over_controls"), best.scenarios)
     yield {
         **{**found.arm, "items": best.items, **_cell_columns(replace(best, adjusted=adjusted))},
-        **{"p_over_controls": p, **interval(t.SHUFFLED_TARGET, best.controls[t.SHUFFLED_TARGET])},
+        **{"p_over_controls": p, **interval_columns(t.SHUFFLED_TARGET, best.controls[t.SHUFFLED_TARGET])},
     }
 
 
@@ -597,7 +566,7 @@ def _accuracy(part: pl.DataFrame) -> t.Record:
     gain = clustered_mean((part["right"] - part["shuffled"]).to_numpy(), scenario)
     return {
         **{"items": part["item"].n_unique(), "scenarios": part["cluster"].n_unique()},
-        **{"accuracy": share.estimate, "accuracy_low": share.low, "accuracy_high": share.high},
+        **interval_columns("accuracy", share),
         **{"shuffled": part["shuffled"].mean(), "chance": part["chance"].mean()},
-        **{"selectivity": gain.estimate, "selectivity_low": gain.low, "selectivity_high": gain.high},
+        **interval_columns("selectivity", gain),
     }

@@ -18,13 +18,12 @@ import polars as pl
 from tomserve.causal import table as t
 from tomserve.content import digest
 from tomserve.scoring.score import PEOPLE
-from tomserve.stats.accuracy import correct_for_chance
 from tomserve.stats.functional import Behaviour, Mechanism, ModelScore, Stability
 from tomserve.stats.functional import ModelLayers as FunctionalModelLayers
 from tomserve.studies import answer_rows, baselines, breakdowns, load_study, variant_pairs
-from tomserve.studies.answer_rows import ORIGINAL, has_variants, originals, split_scores, with_columns
+from tomserve.studies.answer_rows import ORIGINAL, has_variants, originals, split_by, split_scores, with_columns
 from tomserve.studies.contrasts import Record
-from tomserve.studies.presentation import Row, finite_or_none, percent
+from tomserve.studies.presentation import Row, percent
 from tomserve.variants import KINDS
 
 ITEMS = "items"  # what stands for the benchmark where a table names none
@@ -52,18 +51,16 @@ def list_inputs(
             continue
         run = pl.col("run").fill_null("") if "run" in frame.columns else pl.lit("")
         told = frame.with_columns(run=run, benchmark=benchmark_of(frame))
-        keys = ("model", "run", "benchmark")
-        for key, part in told.sort(keys, maintain_order=True).group_by(keys, maintain_order=True):
-            model, _, benchmark = map(str, key)
+        for key, part in split_by(told, ("model", "run", "benchmark")):
+            model, _, benchmark = map(str, key.values())
             held = [*part["asked_by" if what == MEASUREMENT else "strategy"].drop_nulls().unique().sort()]
-            asked = ", ".join(held) or None
-            strategy = asked
+            strategy = asked = ", ".join(held) or None
             used = what == ASKED_PEOPLE or known.get(model) in (benchmark, "")
             if what == ANSWERS:
                 strategy = plain.get((model, benchmark)) if plain.get((model, benchmark)) in held else None
                 used = strategy is not None
             yield {
-                **dict(zip(keys, map(str, key), strict=True)),
+                **{name: str(value) for name, value in key.items()},
                 **{"holds": what, "strategy": strategy, "asked": asked, "counted": used, "rows": part.height},
                 "scenarios": part["cluster"].drop_nulls().n_unique() if "cluster" in part.columns else None,
                 "digest": _digest(part, what),
@@ -109,18 +106,10 @@ def with_whole_tasks(tables: Mapping[str, pl.DataFrame], asked: breakdowns.TaskR
 
 
 def _rows(asked: breakdowns.TaskRows) -> Iterator[Record]:
-    counted = asked.rows.filter("mind").sort(_KEYS, maintain_order=True)
-    for key, part in counted.group_by(_KEYS, maintain_order=True):
-        if part["dimension"].n_unique() < 2:
-            continue
-        found = baselines.accuracy(part, asked.kinds, "recommended", brief=True)
-        row: Record = {**dict(zip(_KEYS, key, strict=True)), "dimension": ALL}
-        row |= {name: found[name] for name in ("correct", "total", "accuracy", "ci_low", "ci_high", "unread")}
-        chance = None if part["chance"].null_count() else float(part["chance"].mean())  # type: ignore[arg-type]
-        row["chance"] = chance
-        for name, share in (("corrected", "accuracy"), ("corrected_low", "ci_low"), ("corrected_high", "ci_high")):
-            row[name] = None if chance is None else finite_or_none(correct_for_chance(float(found[share]), chance))
-        yield {**row, "in_b": True}
+    for key, part in split_by(asked.rows.filter("mind"), _KEYS):
+        if part["dimension"].n_unique() > 1:
+            found = breakdowns.corrected_share(part, asked.kinds, "recommended")
+            yield {**key, "dimension": ALL, **found, "in_b": True}
 
 
 COUNTED = ("T1", "T2", "T3", "T4")  # the kinds of variants that S counts, by their short names

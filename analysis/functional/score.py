@@ -5,6 +5,7 @@ Only models that were asked the same, in the same way, are ranked. The source is
 Mind Evaluation in Large Language Models: A Behavioral and Causal Stability Framework".
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +20,13 @@ from tomserve.stats.accuracy import guesser_mean, task_mean
 from tomserve.stats.distributions import t_quantile
 from tomserve.stats.functional import FEW_SCENARIOS, FTOM_1, LAYERS, Formula, ModelScore, score_models
 from tomserve.stats.paper_formulas import paper_compat, printed_formula
-from tomserve.stats.proportions import UNDEFINED, Interval
+from tomserve.stats.proportions import Interval
 from tomserve.stats.ranks import EQUAL, Ranking, ScoreComparison, compare_scores, ranking_share, rankings, swap
 from tomserve.studies import answer_rows, breakdowns, people, published_tables
+from tomserve.studies.answer_rows import split_by
 from tomserve.studies.comparability import Conditions, answer_conditions, group_comparable, measurement_conditions
-from tomserve.studies.contrasts import Record, contrast, integer_codes, pair_rows
+from tomserve.studies.contrasts import Record, contrast, integer_codes, interval_columns, pair_rows
+from tomserve.studies.presentation import finite_or_none, is_above, is_below
 
 from .layers import (
     B_NAME,
@@ -107,13 +110,6 @@ def count_layers(found: ModelLayers, formula: Formula = FTOM_1) -> dict[str, Mod
     return explain_missing(score_models(layers, formula), why)
 
 
-def columns(name: str, found: Interval) -> Record:
-    """An estimate with its ends as NAME, NAME_low and NAME_high; None where undefined."""
-    ends = (found.estimate, found.low, found.high)
-    return {key: value if math.isfinite(value) else None
-            for key, value in zip((name, f"{name}_low", f"{name}_high"), ends, strict=True)}  # fmt: skip
-
-
 def by_model(
     found: ModelLayers, scored: Mapping[str, ModelScore], formula: Formula = FTOM_1, why_no_c: str = ""
 ) -> Iterator[Record]:
@@ -124,14 +120,14 @@ def by_model(
         row: Record = {"model": model, "formula": formula.name, "holds": holds(one)}
         parts = dict(zip((*LAYERS, FULL, BS), (one.b, one.c, one.s, one.ftom, one.ftom_bs), strict=True))
         for name, found_part in parts.items():
-            counts = name not in one.missing_layers
-            row |= columns(name, found_part if counts else Interval(*UNDEFINED, ""))
-        row |= columns("c_measured", one.c)
+            row |= interval_columns(name, found_part if name not in one.missing_layers else None)
+        row |= interval_columns("c_measured", one.c)
         behaviour = found.models[model].b if "b" not in one.missing_layers else None
-        row["b_guesser"] = _known(guesser_mean(behaviour.chance, behaviour.task)) if behaviour is not None else None
+        luck = guesser_mean(behaviour.chance, behaviour.task) if behaviour is not None else None
+        row["b_guesser"] = finite_or_none(luck)
         row |= _replies(found, model)
         measured = found.measured.get(model)
-        row |= {"adjusted": _known(one.adjusted), "ceiling": _known(one.ceiling)}
+        row |= {"adjusted": finite_or_none(one.adjusted), "ceiling": finite_or_none(one.ceiling)}
         row |= {"eligible": measured.select().height if measured is not None else None}
         row |= {f"no_{name}": one.missing_layers.get(name) for name in LAYERS}
         if why_no_c and measured is None:
@@ -168,10 +164,6 @@ def _replies(found: ModelLayers, model: str) -> Record:
 def holds(one: ModelScore) -> str:
     """Which layers a model has, such as "b, s"."""
     return ", ".join(name for name in LAYERS if name not in one.missing_layers) or "none"
-
-
-def _known(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _scenarios(found: ModelLayers, model: str) -> int:
@@ -266,24 +258,19 @@ def swaps(groups: Mapping[str, Group], formula: Formula = FTOM_1) -> Iterator[Re
         own, names = sorted(values, key=lambda model: (-values[model], model)), PARTS[name]
         if len(own) < 2:
             continue
-        parts, weights, pairs = (
-            _estimates(group.ranked, own, names),
-            _weights(formula, names),
-            _compare_group(group, name),
-        )
-        for first in range(len(own)):
-            for second in range(first + 1, len(own)):
-                found = swap(parts, first, second, weights.tolist())
-                a, b = own[first], own[second]
-                i, j = pairs.names.index(a), pairs.names.index(b)
-                near = found.nearest or (None,) * len(names)
-                yield {
-                    **{"score": name, "ahead": a, "behind": b, "difference": values[a] - values[b]},
-                    **{"low": float(pairs.low[i, j]), "high": float(pairs.high[i, j])},
-                    **{"p_ahead": pairs.ahead(a, b), "share_of_weights": found.share},
-                    **{f"equal_at_{part}": value for part, value in zip(names, near, strict=True)},
-                    "distance": _known(found.distance),
-                }  # fmt: skip
+        parts, weights = _estimates(group.ranked, own, names), _weights(formula, names).tolist()
+        pairs = _compare_group(group, name)
+        for (first, a), (second, b) in itertools.combinations(enumerate(own), 2):
+            found = swap(parts, first, second, weights)
+            i, j = pairs.names.index(a), pairs.names.index(b)
+            near = found.nearest or (None,) * len(names)
+            yield {
+                **{"score": name, "ahead": a, "behind": b, "difference": values[a] - values[b]},
+                **{"low": float(pairs.low[i, j]), "high": float(pairs.high[i, j])},
+                **{"p_ahead": pairs.ahead(a, b), "share_of_weights": found.share},
+                **{f"equal_at_{part}": value for part, value in zip(names, near, strict=True)},
+                "distance": finite_or_none(found.distance),
+            }
 
 
 def _estimates(scored: Mapping[str, ModelScore], models: Sequence[str], names: Sequence[str]) -> Floats:
@@ -305,15 +292,13 @@ def humans(found: ModelLayers) -> Iterator[Record]:
         "model", "strategy", "item", "person", right=pl.col("right") > 0
     )
     rows = answers.join(placed.drop("correct"), on=["model", "strategy", "item"], how="inner")
-    for (model, benchmark), part in rows.sort("model", "benchmark", "item").group_by(
-        "model", "benchmark", maintain_order=True
-    ):
-        row: Record = {"people": model, "benchmark": benchmark, "answers": part.height,
+    for key, part in split_by(rows.sort("item"), ("model", "benchmark")):
+        row: Record = {"people": key["model"], "benchmark": key["benchmark"], "answers": part.height,
                        "persons": part["person"].n_unique(), "accuracy": part["right"].mean()}  # fmt: skip
         if not part["chance"].null_count():
             mean = task_mean(part["right"].to_numpy(), part["chance"].to_numpy(), integer_codes(part["task"]),
                              integer_codes(part["cluster"]))  # fmt: skip
-            row |= columns("b", mean.interval())
+            row |= interval_columns("b", mean.interval())
         yield {**row, "c": None, "s": None}
 
 
@@ -343,16 +328,14 @@ def printed_scores() -> pl.DataFrame:
 
 def published_and_ours(found: ModelLayers) -> dict[str, pl.DataFrame]:
     """The tables `published_behaviour`, `published_causal` and `published_stability`: the source's rows, then ours."""
-    quoted = {
-        "behaviour": published_tables.behaviour(),
-        "causal": published_tables.causal(),
-        "stability": published_tables.stability(),
-    }
-    ours = {"behaviour": _behaviour, "causal": _causal, "stability": _stability}
     made = {}
-    for name, frame in quoted.items():
-        rows: list[Record] = [{"from": SOURCE, **row} for row in frame.iter_rows(named=True)]
-        rows += [{"from": OURS, "model": model, **row} for model in found.models for row in ours[name](found, model)]
+    for name, quoted, ours in (
+        ("behaviour", published_tables.behaviour(), _behaviour),
+        ("causal", published_tables.causal(), _causal),
+        ("stability", published_tables.stability(), _stability),
+    ):
+        rows: list[Record] = [{"from": SOURCE, **row} for row in quoted.iter_rows(named=True)]
+        rows += [{"from": OURS, "model": model, **row} for model in found.models for row in ours(found, model)]
         made[f"published_{name}"] = pl.DataFrame(rows, infer_schema_length=None)
     return made
 
@@ -361,11 +344,10 @@ def _behaviour(found: ModelLayers, model: str) -> list[Record]:
     """Raw shares right as the source counts them: of all questions, by the beginning of the task, and by dimension."""
     if found.asked is None or B_NAME not in found.told:
         return []
-    own = found.asked.rows.filter(pl.col("model") == model, pl.col("mind"))
+    plain = [name for (who, _), name in found.plain.items() if who == model]
+    own = found.asked.rows.filter(pl.col("mind"), pl.col("strategy").is_in(plain), model=model)
     rows = []
-    for (strategy,), part in own.group_by(["strategy"], maintain_order=True):
-        if strategy not in {name for (who, _), name in found.plain.items() if who == model}:
-            continue
+    for _, part in own.group_by("strategy", maintain_order=True):
         row: Record = {"overall": part["correct"].mean()}
         for name in published_tables.BEHAVIOUR_COLUMNS[1:4]:
             row[name] = part.filter(pl.col("task").str.starts_with(name))["correct"].mean()
@@ -392,10 +374,8 @@ def _stability(found: ModelLayers, model: str) -> list[Record]:
     if not table.height:
         return []
     rows = []
-    for (strategy, benchmark), part in table.filter(model=model).group_by(
-        ["strategy", "benchmark"], maintain_order=True
-    ):
-        if found.plain.get((model, str(benchmark) or "items")) == strategy:
+    for key, part in split_by(table.filter(model=model), ("strategy", "benchmark"), sort=False):
+        if found.plain.get((model, key["benchmark"] or "items")) == key["strategy"]:
             shares = {str(short): s for short, s in part.select("short", "s").iter_rows()}
             row: Record = {kind: shares.get(kind) for kind in published_tables.KINDS}
             rows.append({**row, "average": shares.get("T1-T4")})
@@ -417,11 +397,11 @@ def by_task(found: ModelLayers) -> Iterator[Record]:
     rows = found.asked.rows.filter("mind")
     arms = list(_arms(rows, found.plain))
     for model, benchmark, control, treatments, part in arms:
-        for (task,), own in part.sort("task", maintain_order=True).group_by(["task"], maintain_order=True):
+        for key, own in split_by(part, ("task",)):
             for treatment in treatments:
                 pairs = _pairs(own, treatment, control)
                 if pairs.height:
-                    yield _row(model, (benchmark, str(task)), (treatment, control), pairs)
+                    yield _row(model, (benchmark, key["task"]), (treatment, control), pairs)
     for model in dict.fromkeys(arm[0] for arm in arms):
         own_arms = [(benchmark, control, treatments[0], part) for who, benchmark, control, treatments, part in arms
                     if who == model]  # fmt: skip
@@ -437,9 +417,8 @@ def _arms(
 ) -> Iterator[tuple[str, str, str, list[str], pl.DataFrame]]:
     """Each model and benchmark that was asked in both ways: the strategy without reasoning, those with it, the partner
     of the former first, and the rows."""
-    keys = ("model", "benchmark")
-    for key, part in rows.sort(keys, maintain_order=True).group_by(keys, maintain_order=True):
-        model, benchmark = map(str, key)
+    for key, part in split_by(rows, ("model", "benchmark")):
+        model, benchmark = map(str, key.values())
         control = plain.get((model, benchmark))
         if control is None:
             continue
@@ -472,39 +451,26 @@ def claim(effects: pl.DataFrame) -> Iterator[Record]:
     known = own.filter(pl.col("parameters").is_not_null(), pl.col("risk_difference").is_not_null())
     row: Record = {"models": own.height, "of_known_size": known.height}
     row |= {"smallest": known["parameters"].min(), "largest": known["parameters"].max()}
-    small, large = _extreme_sizes(known)
+    ordered = known.sort("parameters", "model").to_dicts() or [{}]
+    small, large = ordered[0], ordered[-1]
     row |= {"small_effect": small.get("risk_difference"), "large_effect": large.get("risk_difference")}
-    nothing = dict.fromkeys(("slope", "slope_low", "slope_high", "p"))
     x, y = np.log10(known["parameters"].to_numpy()), known["risk_difference"].to_numpy()
     if known.height < FEWEST or np.ptp(x) < 1e-9:
         models = f"{known.height} model{'s' * (known.height != 1)} of known size"
         said = f"cannot be tested with {models}; {FEWEST} of different size are needed"
-        yield {**row, **nothing, "verdict": said}
+        yield {**row, **dict.fromkeys(("slope", "slope_low", "slope_high", "p")), "verdict": said}
         return
     from scipy.stats import linregress
 
     fit = linregress(x, y)
-    slope, p = float(fit.slope), float(fit.pvalue)
-    half = t_quantile(0.975, known.height - 2) * float(fit.stderr)
+    slope, half = float(fit.slope), t_quantile(0.975, known.height - 2) * float(fit.stderr)
     low, high = slope - half, slope + half
     verdict = (
         "the effect of reasoning falls with size" if high < 0 else "it rises with size" if low > 0 else "not shown"
     )
     if high < 0:
-        turns = _above(small, "rd_low") and _above(large, "rd_high", -1)
+        turns = is_above(small, "rd_low") and is_below(large, "rd_high")
         verdict += ", and helps the smallest and hurts the largest" if turns else (
             "; that it helps the smallest and hurts the largest is not shown")  # fmt: skip
-    yield {**row, "slope": slope, "slope_low": low, "slope_high": high, "p": None if math.isnan(p) else p,
-           "verdict": verdict}  # fmt: skip
-
-
-def _extreme_sizes(known: pl.DataFrame) -> tuple[Record, Record]:
-    """The rows of the smallest and of the largest model; empty where there is none."""
-    ordered = known.sort("parameters", "model").to_dicts()
-    return (ordered[0], ordered[-1]) if ordered else ({}, {})
-
-
-def _above(row: Record, name: str, sign: int = 1) -> bool:
-    """Whether an end of an interval is known and lies above 0, or below it where the sign is -1."""
-    value = row.get(name)
-    return value is not None and sign * float(value) > 0
+    p = finite_or_none(float(fit.pvalue))
+    yield {**row, "slope": slope, "slope_low": low, "slope_high": high, "p": p, "verdict": verdict}

@@ -48,9 +48,13 @@ def prepare_rows(
     )
 
 
-def split_by(rows: pl.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
-    """The rows of each combination of values of the keys, after these values by name, in the order of the values."""
-    for values, part in rows.sort(keys, maintain_order=True).group_by(list(keys), maintain_order=True):
+def split_by(
+    rows: pl.DataFrame, keys: Sequence[str], *, sort: bool = True
+) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
+    """The rows of each combination of values of the keys, after these values by name, in the order of the values, or
+    without `sort` in that of the rows."""
+    placed = rows.sort(keys, maintain_order=True) if sort else rows
+    for values, part in placed.group_by(list(keys), maintain_order=True):
         yield dict(zip(keys, values, strict=True)), part
 
 

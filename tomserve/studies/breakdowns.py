@@ -12,13 +12,14 @@ import polars as pl
 from tomserve.errors import ConfigError, one_of
 from tomserve.items import RESERVED, RESERVED_BEGINNINGS
 from tomserve.scoring.table import COLUMNS
+from tomserve.stats.accuracy import correct_for_chance
 from tomserve.stats.clustered import unmatched_effect
 from tomserve.studies import answer_rows, baselines, contrasts
 from tomserve.studies.answer_rows import BASELINE, REQUIRED, prepare_rows, with_columns
 from tomserve.studies.answer_rows import READ as PREPARED
 from tomserve.studies.baselines import RuleKinds
 from tomserve.studies.contrasts import Record, pair_rows
-from tomserve.studies.presentation import ABOUT_EFFECT, ABOUT_TESTS
+from tomserve.studies.presentation import ABOUT_EFFECT, ABOUT_TESTS, finite_or_none
 
 # Gives the prepared rows (tomserve.studies.answer_rows) of every file, as often as it is called.
 Rows = Callable[[], Iterable[pl.DataFrame]]
@@ -539,6 +540,19 @@ def _place_columns() -> tuple[pl.Expr, ...]:
         pl.coalesce("task", task).alias("task"),
         pl.coalesce("dimension", dimension, pl.lit(UNKNOWN)).alias("dimension"),
     )
+
+
+def corrected_share(part: pl.DataFrame, kinds: baselines.RuleKinds, intervals: str) -> Record:
+    """The share right of some of these rows with its interval, chance and, unless intervals are as published, the share
+    corrected for chance."""
+    found = baselines.accuracy(part, kinds, intervals, brief=True)
+    chance = None if part["chance"].null_count() else float(part["chance"].mean())  # type: ignore[arg-type]
+    record: Record = {name: found[name] for name in ("correct", "total", "accuracy", "ci_low", "ci_high")}
+    record["chance"] = chance
+    if intervals != "published":
+        for name, share in (("corrected", "accuracy"), ("corrected_low", "ci_low"), ("corrected_high", "ci_high")):
+            record[name] = None if chance is None else finite_or_none(correct_for_chance(float(found[share]), chance))
+    return {**record, "unread": found["unread"]}
 
 
 def is_mean(benchmark: object) -> bool:

@@ -419,6 +419,14 @@ def effect_columns(effect: Effect, target: str) -> Record:
     return {**found, "zeros": f"none right: {' and '.join(none)}" if none else None}
 
 
+def interval_columns(name: str, found: Interval | None, stem: str = "") -> Record:
+    """An estimate with its ends as the columns NAME, NAME_low and NAME_high, or STEM_low and STEM_high; None where it
+    is undefined."""
+    ends = (None,) * 3 if found is None else (found.estimate, found.low, found.high)
+    names = (name, f"{stem or name}_low", f"{stem or name}_high")
+    return {name: finite_or_none(value) for name, value in zip(names, ends, strict=True)}
+
+
 def _test_columns(effect: Effect, differences: Any) -> Record:
     """The p values of one effect, and what so many units can find. differences: those of the units, where they are what
     the interval is made of."""

@@ -237,6 +237,18 @@ def finite_or_none(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
+def is_above(row: Mapping[str, Any], name: str, bound: float = 0.0) -> bool:
+    """Whether a number of a row is known and above the bound."""
+    value = finite_or_none(row.get(name))
+    return value is not None and value > bound
+
+
+def is_below(row: Mapping[str, Any], name: str, bound: float = 0.0) -> bool:
+    """Whether a number of a row is known and below the bound."""
+    value = finite_or_none(row.get(name))
+    return value is not None and value < bound
+
+
 def mark_of(
     name: object, row: Mapping[str, Any], value: str, ends: tuple[str, str], beside: str = ""
 ) -> tuple[Mark, ...]:
