@@ -29,6 +29,7 @@ import numpy as np
 import polars as pl
 from _figures import figure, spread_figure
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 from scale import STRATEGIES, items, text_of
 
@@ -46,8 +47,8 @@ def base(tasks: int) -> pl.DataFrame:
     """The score table of so many tasks of the dataset, each question asked by both strategies."""
     import random
 
+    from tests.helpers.scored import score_table
     from tomserve import benchmarks
-    from tomserve.scoring.table import score_table
 
     noise = random.Random(0)
     pairs = [

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from tests.conftest import DATA, ROOT, Cli, data_file, make_item
 from tests.helpers.hitom_stories import all_beliefs, last_seen_together, stories
 from tests.helpers.outcomes import passes, refuses
+from tests.helpers.scored import score_table
 from tomserve import benchmarks
 from tomserve.benchmarks import hitom, retelling
 from tomserve.benchmarks.hitom import audit
@@ -62,7 +63,6 @@ from tomserve.benchmarks.hitom.words import words
 from tomserve.errors import ConfigError, ContentError, InapplicableError
 from tomserve.items import UNKNOWN, Item
 from tomserve.prompting.persons import find_people
-from tomserve.scoring.table import score_table
 from tomserve.variants import AGAIN, CONDENSED, OBJECT, ORDER, PARAPHRASE, PERSON, Dropped, Kind, make_variants
 
 SMALL = ROOT / "tests/data/hitom_small.json"

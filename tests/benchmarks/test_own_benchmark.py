@@ -12,11 +12,11 @@ import pytest
 
 from tests.conftest import ROOT, Cli, Endpoint
 from tests.helpers.outcomes import passes, refuses
+from tests.helpers.scored import score_table
 from tomserve import benchmarks
 from tomserve.benchmarks import Benchmark
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item
-from tomserve.scoring.table import score_table
 from tomserve.variants import PERSON, make_variants
 
 EXAMPLE = ROOT / "docs/examples/own_benchmark.py"

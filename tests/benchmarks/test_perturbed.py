@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from tests.conftest import ROOT
+from tests.helpers.scored import score_table
 from tomserve import benchmarks
 from tomserve.benchmarks.learned_baselines import TOLERATED
 from tomserve.benchmarks.perturbed import audit, baselines
@@ -25,7 +26,6 @@ from tomserve.benchmarks.perturbed.validation import validate_stages
 from tomserve.errors import ContentError
 from tomserve.items import Item, items_digest
 from tomserve.prompting.strategy import Strategy
-from tomserve.scoring.table import score_table
 
 RULES, SHIPPED = baselines.RULES[FIRST.name], baselines.SHIPPED[FIRST.name]
 

@@ -11,11 +11,11 @@ import polars as pl
 from tests.conftest import ROOT, make_item
 from tests.helpers import chain_tables, choices_files, dyntom, measured_tables, tombench
 from tests.helpers.functional_tables import answers, share
+from tests.helpers.scored import score_table as table_score_table
 from tomserve import benchmarks
 from tomserve.items import Item
 from tomserve.runs.scores import load_scores
 from tomserve.scoring.score import item_fields, score_row
-from tomserve.scoring.table import score_table as table_score_table
 from tomserve.studies.comparison import combine_scores
 from tomserve.variants import KINDS, Kind, make_variant, make_variants
 from tomserve.weakness.design import DESIGNS, parse_cell

@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import make_item
+from tests.helpers.scored import score_table
 from tomserve.benchmarks import scoring_of
 from tomserve.scoring import prose
 from tomserve.scoring.answers import read_reply
 from tomserve.scoring.labels import LetteredChoices, Mention, find_mentions
-from tomserve.scoring.table import score_table
 
 CHOICES = ("tea", "salt", "unknown")
 

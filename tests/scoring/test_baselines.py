@@ -5,12 +5,13 @@ import re
 import pytest
 
 from tests.conftest import make_item
+from tests.helpers.scored import score_table
 from tomserve.benchmarks import Benchmark
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item
 from tomserve.scoring.baselines import GENERIC, KINDS, Baseline, baseline_name, list_mentions
 from tomserve.scoring.metrics import PLAIN, Scoring
-from tomserve.scoring.table import read_table, score_table, write_scores
+from tomserve.scoring.table import read_table, write_scores
 
 
 def item(**changes: object) -> Item:

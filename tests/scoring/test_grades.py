@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from tests.conftest import make_item
+from tests.helpers.scored import score_table
 from tomserve.items import Item
 from tomserve.scoring.grades import GRADED, ExternalGrade, grade_of
 from tomserve.scoring.score import OPEN, is_unread, noise_fields, read_response
-from tomserve.scoring.table import read_table, score_table, write_scores
+from tomserve.scoring.table import read_table, write_scores
 
 RIGHT = {"by": "match", "correct": True, "answer": "18", "value": 1.0, "counts": True}
 WRONG = {**RIGHT, "correct": False, "answer": "17", "value": 0.0}

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from tests.conftest import make_item
+from tests.helpers.scored import score_table
 from tomserve.errors import ConfigError
 from tomserve.items import RESERVED, RESERVED_BEGINNINGS, Item
 from tomserve.scoring import metrics
@@ -26,7 +27,7 @@ from tomserve.scoring.metrics import (
     columns_of,
 )
 from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, PARTIAL, PEOPLE, SAMPLED, score_row
-from tomserve.scoring.table import read_table, score_table, write_scores
+from tomserve.scoring.table import read_table, write_scores
 
 
 def words(item: Item, reading: Reading) -> dict[str, int | None]:

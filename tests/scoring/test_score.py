@@ -16,6 +16,7 @@ import pytest
 import tomserve
 from tests.conftest import ROOT, make_item
 from tests.helpers.reports import run_folder
+from tests.helpers.scored import score_table
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, write_items
 from tomserve.runs.scores import score_run
@@ -25,7 +26,7 @@ from tomserve.scoring.answers import read_reply
 from tomserve.scoring.metrics import PLAIN, Metric, Scoring, plain_scoring
 from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.scoring.score import COLUMNS, SAMPLED, score_row
-from tomserve.scoring.table import read_table, score_table, write_score_table, write_scores
+from tomserve.scoring.table import read_table, write_score_table, write_scores
 
 CHOICES = ("tea", "salt", "unknown")
 

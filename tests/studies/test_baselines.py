@@ -8,11 +8,11 @@ import polars as pl
 import pytest
 
 from tests.conftest import make_item
+from tests.helpers.scored import score_table
 from tomserve import benchmarks
 from tomserve.benchmarks import perturbed
 from tomserve.benchmarks.perturbed.baselines import RULES
 from tomserve.items import Item
-from tomserve.scoring.table import score_table
 from tomserve.studies import GOOD, OPEN, Card, Context, Study, Verdict, baselines, load_study
 from tomserve.studies.analysis import compute
 from tomserve.studies.baselines import (

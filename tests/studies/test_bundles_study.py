@@ -6,11 +6,11 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 
+from tests.helpers.scored import score_table
 from tomserve import benchmarks
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.draw import limit_items
-from tomserve.scoring.table import score_table
 from tomserve.studies import Context, analyze, load_study
 from tomserve.studies.presentation import Card
 

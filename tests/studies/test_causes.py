@@ -8,9 +8,9 @@ from aiohttp import web
 
 from tests.conftest import make_item
 from tests.helpers.reports import run_folder
+from tests.helpers.scored import score_table
 from tomserve.items import write_items
 from tomserve.runs.scores import scores_of
-from tomserve.scoring.table import score_table
 from tomserve.studies.causes import find_causes, sum_causes
 from tomserve.studies.missing_data import gaps_of_source
 

@@ -10,11 +10,11 @@ import pytest
 
 from tests.conftest import data_file
 from tests.helpers import golden_tables
+from tests.helpers.scored import score_table
 from tomserve import benchmarks
 from tomserve.benchmarks.hitom.baselines import trace_story
 from tomserve.benchmarks.hitom.events import read_question
 from tomserve.errors import ConfigError, ContentError
-from tomserve.scoring.table import score_table
 from tomserve.stats.clustered import new_units_share
 from tomserve.studies import Context, Verdict, analyze, baselines, load_study
 

@@ -8,7 +8,7 @@ import pytest
 import tomserve
 from analysis.accuracy import Metrics
 from tests.conftest import make_item
-from tomserve.scoring.table import score_table
+from tests.helpers.scored import score_table
 from tomserve.stats.clustered import clustered_mean
 from tomserve.studies import compute
 

@@ -11,9 +11,9 @@ import pytest
 
 from tests.conftest import Endpoint, completion, make_item
 from tests.helpers import golden_tables
+from tests.helpers.scored import score_table
 from tomserve.errors import ConfigError
 from tomserve.items import Item
-from tomserve.scoring.table import score_table
 from tomserve.studies import Context, analyze, compute, load_study
 from tomserve.studies.presentation import BAD, GOOD, OPEN
 from tomserve.variants import KINDS, Kind, make_variant, make_variants

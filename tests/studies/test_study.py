@@ -23,12 +23,12 @@ from statsmodels.stats.proportion import proportion_confint
 from tests.conftest import ROOT
 from tests.helpers import golden_tables
 from tests.helpers.score_tables import scores
+from tests.helpers.scored import score_table
 from tomserve import benchmarks
 from tomserve.benchmarks.perturbed.stages import PERTURBATIONS, load_stage
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.reporting.tables import render, render_all
-from tomserve.scoring.table import score_table
 from tomserve.stats.paper_formulas import (
     accuracy_interval,
     correlation_interval,

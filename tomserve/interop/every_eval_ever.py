@@ -13,7 +13,6 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ import orjson
 from tomserve._version import __version__
 from tomserve.content import output_path
 from tomserve.errors import ConfigError, TomserveError
-from tomserve.interop.inspect_export import token_counts
+from tomserve.interop.inspect_export import parse_time, token_counts
 from tomserve.interop.scored_replies import RightReplies, ScoredReplies, ScoredReply, Transcript, Transcripts
 from tomserve.runs.progress import Listener
 from tomserve.serving.presets import Preset
@@ -268,17 +267,13 @@ class Evaluation:
         return {
             "evaluation_id": self.id,
             "model_id": self.model,
-            "evaluation_name": self._name(variant),
-            "evaluation_result_id": self._result(variant),
+            **self._names(variant),
         }
 
-    def _result(self, variant: str) -> str:
-        of = f"/{variant}" if variant else ""
-        return f"{self._replies.manifest.benchmark}/{self._strategy}{of}/accuracy"
-
-    def _name(self, variant: str) -> str:
-        benchmark = self._replies.manifest.benchmark
-        return f"{benchmark}/{variant}" if variant else benchmark
+    def _names(self, variant: str) -> dict[str, str]:
+        benchmark, of = self._replies.manifest.benchmark, f"/{variant}" if variant else ""
+        result = f"{benchmark}/{self._strategy}{of}/accuracy"
+        return {"evaluation_result_id": result, "evaluation_name": f"{benchmark}{of}"}
 
     def _record(self, samples: str, checksum: str, rows: int) -> dict[str, Any]:
         manifest = self._replies.manifest
@@ -341,8 +336,7 @@ class Evaluation:
         if asked.chain:
             arguments["reasoning"] = True
         return {
-            "evaluation_result_id": self._result(variant),
-            "evaluation_name": self._name(variant),
+            **self._names(variant),
             "source_data": {
                 "dataset_name": manifest.benchmark,
                 "source_type": "other",
@@ -389,8 +383,5 @@ def to_epoch(time: str | None) -> int | None:
     >>> to_epoch("2026-11-22T12:14:01Z"), to_epoch("yesterday")
     (1795349641, None)
     """
-    try:
-        found = datetime.fromisoformat(time or "")
-        return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
-    except (ValueError, OverflowError):
-        return None
+    found = parse_time(time)
+    return None if found is None else int(found.timestamp())

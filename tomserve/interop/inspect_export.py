@@ -170,10 +170,15 @@ def format_time(time: Any) -> str | None:
     >>> format_time("2026-11-22T12:14:04Z"), format_time("yesterday")
     ('2026-11-22T12:14:04+00:00', None)
     """
+    found = parse_time(time)
+    return None if found is None else found.isoformat(timespec="seconds")
+
+
+def parse_time(time: Any) -> datetime | None:
+    """A time in UTC, in which one without a zone is taken to be; None for what is none."""
     try:
         found = datetime.fromisoformat(time)
-        found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-        return found.astimezone(UTC).isoformat(timespec="seconds")
+        return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).astimezone(UTC)
     except (TypeError, ValueError, OverflowError):
         return None
 

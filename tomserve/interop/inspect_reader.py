@@ -25,8 +25,7 @@ import zstandard
 
 from tomserve.engine.redact import redact_settings
 from tomserve.errors import ConfigError
-from tomserve.interop.samples import Grade, Sample, Source, SourceAbout, is_fact, open_source, parse_grade
-from tomserve.items.item import Factor
+from tomserve.interop.samples import Grade, Sample, Source, SourceAbout, as_text, facts_of, open_source, parse_grade
 from tomserve.status import LENGTH, MALFORMED, REFUSAL, TIMEOUT, finished
 
 _ATTACHMENT = "attachment://"
@@ -53,9 +52,9 @@ def read_sample(data: Mapping[str, Any], head: Mapping[str, Any], place: str) ->
     own = metadata.get("tomserve")
     ours: Mapping[str, Any] = own if isinstance(own, dict) else {}
     grades = _grades(data.get("scores") or {})
-    status, error = _reply_end(data, ours, finished(_text(reason)) if message is not None else MALFORMED)
+    status, error = _reply_end(data, ours, finished(as_text(reason)) if message is not None else MALFORMED)
     if status == REFUSAL and not ours.get("status") and error is None and reason:
-        error = f"held back by the server (finish_reason {_text(reason)!r})"
+        error = f"held back by the server (finish_reason {as_text(reason)!r})"
     seconds = output.get("time")
     epoch = data.get("epoch", 1)
     item = str(ours["item"]) if ours.get("item") else None
@@ -75,12 +74,12 @@ def read_sample(data: Mapping[str, Any], head: Mapping[str, Any], place: str) ->
         status=status,
         error=error,
         reasoning=reasoning,
-        finish=_text(reason),
+        finish=as_text(reason),
         usage=_usage(output.get("usage") or {}),
         seconds=float(seconds) if isinstance(seconds, int | float) else None,
         grade=next(iter(grades.values()), None),
         grades=grades,
-        facts=_facts(metadata, ours.get("factors")),
+        facts=facts_of(metadata, ours.get("factors")),
         cluster=str(ours["cluster"]) if ours.get("cluster") else None,
         place=place,
     )
@@ -88,7 +87,7 @@ def read_sample(data: Mapping[str, Any], head: Mapping[str, Any], place: str) ->
 
 def _reply_end(data: Mapping[str, Any], ours: Mapping[str, Any], status: str) -> tuple[str, str | None]:
     """How a reply ended, and its error. status: what the server's reason for its end makes of it."""
-    kept = _text(ours.get("status"))
+    kept = as_text(ours.get("status"))
     if kept is not None:  # an export of ours tells how each reply ended
         return kept, _message(ours.get("error"))
     limit, error = data.get("limit"), data.get("error")
@@ -97,10 +96,6 @@ def _reply_end(data: Mapping[str, Any], ours: Mapping[str, Any], status: str) ->
     elif error:
         status = MALFORMED
     return status, _message(error)
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
 
 
 def _content(content: Any, attached: Mapping[str, Any]) -> tuple[str | None, str | None]:
@@ -180,12 +175,6 @@ def _solvers(plan: Any) -> str | None:
 def _message(error: Any) -> str | None:
     text = error.get("message") if isinstance(error, dict) else error
     return str(text)[:_LONGEST] if text else None
-
-
-def _facts(metadata: Mapping[str, Any], factors: Any) -> dict[str, Factor]:
-    """What the metadata tell in single values."""
-    listed = factors if isinstance(factors, list) else metadata
-    return {name: value for name, value in metadata.items() if name in listed and is_fact(value)}
 
 
 LARGEST = 1 << 27
@@ -380,8 +369,8 @@ class InspectLog(Source):
         status = {"status": head["status"]} if isinstance(head.get("status"), str) else {}
         return SourceAbout(
             "inspect",
-            _text(packages.get("inspect_ai")) if isinstance(packages, dict) else None,
-            _text(asked.get("created")),
+            as_text(packages.get("inspect_ai")) if isinstance(packages, dict) else None,
+            as_text(asked.get("created")),
             redact_settings({**status, **settings}),
         )
 

@@ -29,13 +29,13 @@ from tomserve.interop.samples import (
     Sample,
     Source,
     SourceAbout,
-    is_fact,
+    as_text,
+    facts_of,
     open_source,
     parse_grade,
     sample_record,
 )
 from tomserve.interop.scored_replies import ScoredReplies, ScoredReply, mean_and_error
-from tomserve.items.item import Factor
 from tomserve.runs.progress import Listener
 from tomserve.scoring.thoughts import split_thoughts
 from tomserve.status import LENGTH, OK
@@ -160,13 +160,6 @@ def row_target(value: Any, choices: tuple[str, ...]) -> str | None:
     return value if isinstance(value, str) else None if value is None else orjson.dumps(value).decode()
 
 
-def row_facts(doc: Mapping[str, Any], factors: Any) -> dict[str, Factor]:
-    """What a document tells in single values. factors: the names of those that are factors, where a document of ours
-    lists them."""
-    listed = factors if isinstance(factors, list) else doc
-    return {name: value for name, value in doc.items() if name and name in listed and is_fact(value)}
-
-
 def exported_value(row: Mapping[str, Any], name: str, repeat: int) -> Any:
     """What an export of ours tells of a repeat in one of its own lists; None where there is none."""
     kept = row.get(name)
@@ -175,10 +168,6 @@ def exported_value(row: Mapping[str, Any], name: str, repeat: int) -> Any:
 
 def as_mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def as_text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
 
 
 _NAME = re.compile(r"samples_(?P<task>.+?)_(?P<date>\d{4}-\d\d-\d\dT[\d.:-]+)\.jsonl")
@@ -296,7 +285,7 @@ class LmEvalSamples(Source):
                 error=as_text(exported_value(row, "tomserve_error", repeat)),
                 grade=own[first] if first is not None else None,
                 grades={**own, **more},
-                facts=row_facts(doc, ours.get("factors")),
+                facts=facts_of(doc, ours.get("factors")),
                 cluster=as_text(ours.get("cluster")),
                 others=others,
                 place=f"{self.path.name}, {place}",

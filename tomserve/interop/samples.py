@@ -232,6 +232,18 @@ def is_fact(value: Any) -> bool:
     return isinstance(value, str | bool | int | float)
 
 
+def facts_of(told: Mapping[str, Any], factors: Any) -> dict[str, Factor]:
+    """What a file tells of a question in single values. factors: the names of those that are factors, where a file of
+    ours lists them."""
+    listed = factors if isinstance(factors, list) else told
+    return {name: value for name, value in told.items() if name and name in listed and is_fact(value)}
+
+
+def as_text(value: Any) -> str | None:
+    """The value if it is text that says something, else None."""
+    return value if isinstance(value, str) and value else None
+
+
 @dataclass
 class Facts:
     """Which facts of a file become factors. wanted: their names as the user gave them, empty for all that have at most

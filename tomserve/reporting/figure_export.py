@@ -187,7 +187,7 @@ def fit_chart(chart: Chart, columns: int) -> tuple[Drawing, float]:
         (Fit(fields=0, label=_LABEL), LEAST),
     ):
         drawn = chart.drawing(fit)
-        if chart.stretches():
+        if chart.stretches:
             axis = room - chart.drawing(replace(fit, axis=1000.0)).width + 1000.0
             drawn = chart.drawing(replace(fit, axis=max(_NARROWEST, axis)))
         if drawn.width <= room * POINTS / enough + 0.01:

@@ -6,7 +6,7 @@ What a model has written is a stranger's text: no character of it can control th
 
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from tomserve.scoring.responses import NOISE
 from tomserve.scoring.table import MEASURED
 from tomserve.serving import provenance
 from tomserve.serving.provenance import describe_flags
-from tomserve.status import ANSWERS, inert, listed
+from tomserve.status import ANSWERS, LENGTH, inert, listed
 from tomserve.studies.causes import find_causes
 from tomserve.studies.missing_data import UnreadReplies, UnreadReply, gaps_of_scores, last_stop
 
@@ -213,21 +213,12 @@ def show_unread(source: str, found: UnreadReplies, console: Console) -> None:
     if not found.unread:
         _line(console, f"{source}: all {found.replies:,} replies could be read")
         return
-    shown = f"; the first {len(found.shown):,} of them" if len(found.shown) < found.unread else ""
-    _line(console, f"{source}: {found.unread:,} of {found.replies:,} replies could not be read{shown}")
-    for number, one in enumerate(found.shown, 1):
-        _line(console, "")
-        _line(console, f"{number}. {one.item} by {one.strategy}" + _model(one, found))
-        why = one.reason or "no reason is recorded"
-        for line in textwrap.wrap(printable(f"{'cut off, ' if one.status == 'length' else ''}{why}"), WIDTH - 3):
-            _line(console, f"   {line}")
-        for line in (
-            ["(the text is not at hand: a score table holds none)"] if one.text is None else last_lines(one.text)
-        ):
-            _line(console, f"{_BEFORE}{line}")
-    if len(found.shown) < found.unread:
-        _line(console, "")
-        print_prose(f"`--unread {found.unread}` lists all of them.", console)
+
+    def tell(one: UnreadReply) -> tuple[str, Sequence[str]]:
+        lacking = ["(the text is not at hand: a score table holds none)"]
+        return "cut off, " if one.status == LENGTH else "", lacking if one.text is None else last_lines(one.text)
+
+    _list_replies(f"{source}: {found.unread:,} of {found.replies:,} replies could not be read", found, console, tell)
 
 
 def show_failed(source: str, found: UnreadReplies, causes: Sequence[str], console: Console) -> None:
@@ -236,24 +227,35 @@ def show_failed(source: str, found: UnreadReplies, causes: Sequence[str], consol
     if not found.unread:
         _line(console, f"{source}: none of {found.replies:,} requests failed")
         return
-    shown = f"; the first {len(found.shown):,} of them" if len(found.shown) < found.unread else ""
-    _line(console, f"{source}: {found.unread:,} of {found.replies:,} requests failed{shown}")
+    head = f"{source}: {found.unread:,} of {found.replies:,} requests failed"
+    _list_replies(head, found, console, lambda one: (f"{inert(one.status)}: ", ()), causes, "failed")
+
+
+def _list_replies(
+    head: str,
+    found: UnreadReplies,
+    console: Console,
+    tell: Callable[[UnreadReply], tuple[str, Sequence[str]]],
+    causes: Sequence[str] = (),
+    option: str = "unread",
+) -> None:
+    """Print the replies below a line that says how many there are, and sentences on why. tell: gives what stands before
+    the reason of a reply, and further lines of it. option: by which a user has more of them listed."""
+    partly, several = len(found.shown) < found.unread, len({one.model for one in found.shown}) > 1
+    _line(console, head + (f"; the first {len(found.shown):,} of them" if partly else ""))
     for said in causes:
         print_prose(printable(said), console)
     for number, one in enumerate(found.shown, 1):
+        before, more = tell(one)
         _line(console, "")
-        _line(console, f"{number}. {one.item} by {one.strategy}" + _model(one, found))
-        told = f"{inert(one.status)}: {one.reason or 'no reason is recorded'}"
-        for line in textwrap.wrap(printable(told), WIDTH - 3):
+        _line(console, f"{number}. {one.item} by {one.strategy}" + (f" ({one.model})" if several else ""))
+        for line in textwrap.wrap(printable(before + (one.reason or "no reason is recorded")), WIDTH - 3):
             _line(console, f"   {line}")
-    if len(found.shown) < found.unread:
+        for line in more:
+            _line(console, f"{_BEFORE}{line}")
+    if partly:
         _line(console, "")
-        print_prose(f"`--failed {found.unread}` lists all of them.", console)
-
-
-def _model(one: UnreadReply, found: UnreadReplies) -> str:
-    """The model of a reply, where the list holds several."""
-    return f" ({one.model})" if len({other.model for other in found.shown}) > 1 else ""
+        print_prose(f"`--{option} {found.unread}` lists all of them.", console)
 
 
 def last_lines(text: str) -> list[str]:

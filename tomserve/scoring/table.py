@@ -5,23 +5,22 @@ order of their items and written in parts, so that a million of them need no mor
 benchmark adds is handed in as rules (see tomserve.scoring.metrics); tomserve.runs.scores knows the files of a run.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import orjson
 import polars as pl
 
 from tomserve.content import files, output_path
 from tomserve.errors import ConfigError
-from tomserve.items import Item
 from tomserve.scoring import score
-from tomserve.scoring.grades import FIELD, GRADED, GraderChoices
-from tomserve.scoring.metrics import Kind, ScoringLookup, plain_scoring
+from tomserve.scoring.grades import GRADED, GraderChoices
+from tomserve.scoring.metrics import ScoringLookup, plain_scoring
 from tomserve.scoring.parallel import ScoringWork, score_parts
 from tomserve.scoring.responses import ItemFile, NoiseFile, ResponseFile
-from tomserve.scoring.score import PEOPLE, SAMPLED, Answers, TableSpec, build_frame, sample_of
+from tomserve.scoring.score import PEOPLE, SAMPLED, TableSpec, build_frame
 from tomserve.status import KNOWN, inert, known, unknown
 
 TABLES = (".parquet", ".jsonl", ".csv")  # the suffixes of files that can hold a score table
@@ -54,13 +53,15 @@ def write_score_table(
     there a missing chain scores 0, elsewhere it is null. lettered: those that show the choices as A, B, C. rules: what
     the benchmarks add. reader: the choices of a model that has read what the rules could not. Raises ConfigError or
     ContentError where a metric of a benchmark fails, OSError where the file cannot be written."""
-    partly = responses.foreign and len(responses.places) < len(items.ids)
+    partly, people = responses.foreign and len(responses.places) < len(items.ids), responses.of_people
+    answers = {**(SAMPLED if responses.sampled or people else {}), **(PEOPLE if people else {})}
+    answers |= GRADED if responses.graded else {}
     spec = TableSpec.of(
         run,
         items.factors,
         items.benchmarks,
         rules,
-        _answer_columns(responses.sampled, responses.of_people, responses.graded),
+        answers,
         original=items.original if items.varied else None,
         given=len(items.ids) if partly else None,
         chains=chains,
@@ -84,10 +85,6 @@ def write_score_table(
         raise OSError(f"{path}: cannot be written ({' '.join(str(error).split())[:120]})") from error
 
 
-def _answer_columns(sampled: bool, people: bool, graded: bool) -> dict[str, Kind]:
-    return {**(SAMPLED if sampled or people else {}), **(PEOPLE if people else {}), **(GRADED if graded else {})}
-
-
 def report_problems(note: Note | None, *files: ResponseFile | None) -> None:
     """Say in one line for each file which of its lines could not be read; say nothing where all of them could."""
     for file in files:
@@ -98,42 +95,6 @@ def report_problems(note: Note | None, *files: ResponseFile | None) -> None:
 def empty_table(run: str) -> pl.DataFrame:
     """The score table of a run in which nothing was answered."""
     return build_frame((), TableSpec.of(run, {}, (), plain_scoring, {}, chains=(), lettered=()))
-
-
-def score_table(
-    run: str,
-    model: str,
-    answered: Iterable[tuple[Item, Mapping[str, Any]]],
-    chains: Collection[str] = (),
-    rules: ScoringLookup = plain_scoring,
-    lettered: Collection[str] = (),
-) -> pl.DataFrame:
-    """Score pairs of an item and its response into a table in memory; samples of one question become one row. A
-    response has `strategy`, `status` and `text`, and a `sample` from 1 on where it is a further sample. Other
-    parameters and errors: see `write_score_table`."""
-    questions: dict[tuple[str, Any, Any, int], tuple[Item, list[Mapping[str, Any]]]] = {}
-    factors: dict[str, set[type]] = {}
-    rows = [(item, {"model": model, **row}) for item, row in answered]
-    sampled = any(map(sample_of, (row for _, row in rows)))
-    for number, (item, row) in enumerate(rows):
-        one = (item.id, row["model"], row["strategy"], 0 if sampled else number)
-        questions.setdefault(one, (item, []))[1].append(row)
-        for name, value in item.factors.items():
-            factors.setdefault(name, set()).add(type(value))
-    pairs: list[Answers] = [(item, sorted(found, key=sample_of), (), ()) for item, found in questions.values()]
-    known = {item.id: item for item, *_ in pairs}
-    graded, varied = (any(type(row.get(FIELD)) is dict for _, row in rows), any(item.base for item in known.values()))
-    spec = TableSpec.of(
-        run,
-        factors,
-        {item.benchmark for item in known.values()},
-        rules,
-        _answer_columns(sampled, False, graded),
-        original=(lambda item: known.get(item.base or "")) if varied else None,
-        chains=chains,
-        lettered=lettered,
-    )
-    return build_frame(pairs, spec)
 
 
 def status_column(frame: pl.DataFrame, path: str) -> pl.Series:

@@ -7,7 +7,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from markupsafe import Markup
 
@@ -77,11 +77,10 @@ PHONE = Fit(axis=155.0, label=130.0, wider=WIDER)
 class Chart(Protocol):
     """What can be drawn in any width."""
 
+    stretches: ClassVar[bool]  # whether its axis may have any length
+
     def drawing(self, fit: Fit) -> Drawing:
         """The chart with everything that stands around it."""
-
-    def stretches(self) -> bool:
-        """Whether its axis may have any length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,7 @@ class Picture:
     @property
     def narrow(self) -> Markup:
         """The chart as wide as a phone; empty where its axis has a length of its own."""
-        return Markup(self.chart.drawing(PHONE).svg(self.label) if self.chart.stretches() else "")
+        return Markup(self.chart.drawing(PHONE).svg(self.label) if self.chart.stretches else "")
 
     def __str__(self) -> str:
         return str(self.__html__())
@@ -234,6 +233,7 @@ class Band:
 class Points:
     """Points with their intervals, each in the row and the colour that it names (see `points`)."""
 
+    stretches: ClassVar[bool] = True
     marks: tuple[Point, ...]
     rows: tuple[str, ...]
     keys: tuple[Key, ...]
@@ -241,10 +241,6 @@ class Points:
     lines: tuple[Line, ...]
     width: float
     bands: tuple[Band, ...] = ()
-
-    def stretches(self) -> bool:
-        """Its axis may have any length."""
-        return True
 
     def drawing(self, fit: Fit) -> Drawing:
         """The chart with its labels, its axis and its legend."""
@@ -446,11 +442,8 @@ def _is_dark(value: float, difference: float | None) -> bool:
 class HeatMaps:
     """Heat maps side by side, each with its own scale of colours."""
 
+    stretches: ClassVar[bool] = False
     maps: tuple[HeatMap, ...]
-
-    def stretches(self) -> bool:
-        """A field is as wide as its number."""
-        return False
 
     def drawing(self, fit: Fit) -> Drawing:
         """The maps, their fields at one height."""
@@ -517,10 +510,7 @@ class Curves:
     width: float
     height: float
     at: float | None = None
-
-    def stretches(self) -> bool:
-        """Its axis may have any length."""
-        return True
+    stretches: ClassVar[bool] = True
 
     def drawing(self, fit: Fit) -> Drawing:
         """The lines with both axes and the legend."""
@@ -559,10 +549,7 @@ class Freehand:
     width: float
     height: float
     keys: tuple[Key, ...] = ()
-
-    def stretches(self) -> bool:
-        """It is as wide as it is."""
-        return False
+    stretches: ClassVar[bool] = False
 
     def drawing(self, fit: Fit) -> Drawing:
         """The parts as they are."""
@@ -632,10 +619,6 @@ def rows_by_arm(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     return found
 
 
-def _no_lines(part: str) -> Sequence[Line]:
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class Axis:
     """The axis that the panels of a figure share: its title, its ends, and lines of reference for a part of the
@@ -643,7 +626,7 @@ class Axis:
 
     title: str
     domain: tuple[float, float]
-    lines: Callable[[str], Sequence[Line]] = dataclasses.field(default=_no_lines)
+    lines: Callable[[str], Sequence[Line]] = dataclasses.field(default=lambda part: ())
     first: int = 0  # the place of the first series among colours and shapes (see charts.points)
 
 

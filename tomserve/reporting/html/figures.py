@@ -24,11 +24,11 @@ from tomserve.reporting.html.sources import Source, load_sources
 from tomserve.scoring.metrics import BEGINNING
 from tomserve.scoring.table import COLUMNS
 from tomserve.studies import breakdowns
-from tomserve.studies.answer_rows import REQUIRED, originals, prepare_rows, split_scores
+from tomserve.studies.answer_rows import REQUIRED, originals, prepare_rows, split_by, split_scores
 from tomserve.studies.baselines import EFFECTIVE
 from tomserve.studies.breakdowns import inner_names
 from tomserve.studies.contrasts import share
-from tomserve.studies.presentation import Figure, Row, Section, readable_name
+from tomserve.studies.presentation import Figure, Row, Section, capitalize_first, readable_name
 
 SHARES = Section("breaks", "How much is right?", "How much is right")
 EFFECTS = Section("helps", "What makes a difference?", "What makes a difference")
@@ -109,8 +109,7 @@ def _accuracy(tables: Mapping[str, pl.DataFrame], chance: Mapping[str, float]) -
     down = "strategy"
     if len(names) > 1:  # side by side in one picture
         down, data = "name", [{**row, "name": names[str(row["model"])], "model": ""} for row in data]
-    columns = (down, "strategy", value, "ci_low", "ci_high")
-    yield draw_figure(figure, lambda: small_multiples(figure, data, columns, axis))
+    yield _drawn_points(figure, data, (down, "strategy", value, "ci_low", "ci_high"), axis)
 
 
 def _by_factor(
@@ -142,16 +141,12 @@ def _by_factor(
 def _shares(rows: pl.DataFrame, factor: str, order: Sequence[str], *, effective: bool) -> Iterator[Row]:
     """The shares by the values of a factor in this order. factor: its column, which is called like no other. effective:
     whether intervals count effective numbers of answers."""
-    keys = ["model", "strategy", factor]
-    places = {value: place for place, value in reversed(list(enumerate(order)))}
-    placed = rows.drop_nulls(factor).with_columns(place=pl.col(factor).replace_strict(places, return_dtype=pl.Int64))
-    for key, part in placed.sort("model", "place", maintain_order=True).group_by(keys, maintain_order=True):
-        found = (
-            studies.contrasts.effective_share_of_sums(studies.contrasts.sums_of_answers(part))
-            if effective
-            else share(part)
-        )
-        yield {**dict(zip(keys, key, strict=True)), **found}
+    sums_up = studies.contrasts.sums_of_answers
+    placed = rows.drop_nulls(factor).sort(
+        "model", pl.col(factor).cast(pl.Enum(dict.fromkeys(order))), maintain_order=True
+    )
+    for key, part in split_by(placed, ("model", "strategy", factor), sort=False):
+        yield {**key, **(studies.contrasts.effective_share_of_sums(sums_up(part)) if effective else share(part))}
 
 
 def by_factors(tables: Mapping[str, pl.DataFrame], intervals: str = "recommended") -> Iterator[Figure]:
@@ -171,7 +166,7 @@ def by_factors(tables: Mapping[str, pl.DataFrame], intervals: str = "recommended
         caption = CAPTIONS[after]
         if intervals == EFFECTIVE:
             caption = caption.replace(COUNTED, EFFECTIVELY)
-        figure = Figure(f"by-{place}", title[:1].upper() + title[1:], ASKED, caption, (name,))
+        figure = Figure(f"by-{place}", capitalize_first(title), ASKED, caption, (name,))
         if (rows := len({one["down"] for one in data})) > ROWS:
             said = f"Not drawn: its {rows} rows are too many for a figure. The table has them."
             yield replace(figure, missing=said)

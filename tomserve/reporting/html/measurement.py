@@ -15,6 +15,7 @@ from tomserve.runs.manifest import make_portable
 from tomserve.runs.measurement import environment_changes
 from tomserve.studies import Analysis, Context
 from tomserve.studies.answer_rows import split_scores
+from tomserve.studies.presentation import capitalize_first
 
 # Fields of a manifest that say nothing of a measurement
 _NOT_SHOWN = ("schema", "kind", "strategies", "endpoints", "server")
@@ -110,7 +111,7 @@ def _warnings(sources: Sequence[Source], analysis: Analysis) -> Iterator[pages.A
 
 
 def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}"
+    return capitalize_first(text) + ("" if text.endswith((".", "!", "?")) else ".")
 
 
 def _not_shown(sources: Sequence[Source]) -> str | None:

@@ -36,9 +36,6 @@ ASSETS = Path(__file__).parent / "assets"
 MOST = 2_000  # how many rows of a table a page shows, and offers to copy
 FIRST = 10  # how many rows of a longer table stand on a page before somebody wants the others
 PRINTED = 100  # of so many rows at most a table without a layout is offered as LaTeX, which is long in the making
-# What a page explains only where it has it: the strategy that asks for the answer alone, the share that a blind guess
-# has right, the course of beliefs as a story goes on, and another answer to the same question
-TERMS = ("vanilla", "chance", "chain", "flip")
 SIGNS = {GOOD: "✓", BAD: "✗", OPEN: "○"}
 # The names of the page's own sections, which a study's sections may not have
 RESERVED = frozenset(("main", "verdicts", "items", "tables", "failures", "provenance"))
@@ -97,7 +94,9 @@ class Page:
     version: str
     # Whether it is of a model's answers; a page of a measurement has no items to browse and no failures
     answers: bool = True
-    terms: frozenset[str] = frozenset()  # which of TERMS occur, so that only these are explained
+    # Which of these occur, so that only these are explained: vanilla, chance, chain (the course of beliefs as a story
+    # goes on) and flip (another answer to the same question)
+    terms: frozenset[str] = frozenset()
 
 
 class Arrangement(NamedTuple):

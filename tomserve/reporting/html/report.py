@@ -39,6 +39,7 @@ from tomserve.status import UNANSWERED
 from tomserve.studies import Analysis, Chance, Context, compute, noise, people
 from tomserve.studies.answer_rows import is_answered, originals
 from tomserve.studies.missing_data import Gaps
+from tomserve.studies.presentation import capitalize_first
 from tomserve.studies.study import study_names
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def _page_content(sources: Sequence[Source], scores: pl.DataFrame, analysis: Ana
 
 
 def _terms(scores: pl.DataFrame, chance: Chance, *, chained: bool) -> Iterator[str]:
-    """Those of tomserve.reporting.html.page.TERMS that a page of these answers has."""
+    """Those of the terms that a page explains which a page of these answers has."""
     if scores["strategy"].str.ends_with("vanilla").any():
         yield "vanilla"
     if chance.shares:
@@ -308,7 +309,7 @@ def _warnings(sources: Sequence[Source], scores: pl.DataFrame, lacking: Lacking)
         for place, said in enumerate(gap.sentences()):
             of_failures = place == 0 and (gap.unread or gap.failed)
             link = ("#failures", "Failures by strategy") if of_failures else ("#provenance", "Provenance")
-            yield pages.Alert(said[:1].upper() + said[1:], link)
+            yield pages.Alert(capitalize_first(said), link)
     manifests = {source.run: source.manifest for source in sources if source.folder is not None}
     if "run" in scores.columns and scores["run"].n_unique() > 1:
         from tomserve.studies.comparison import same_model_notes  # most reports are of one run
