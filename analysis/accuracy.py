@@ -16,8 +16,8 @@ from tomserve.scoring.metrics import BEGINNING
 from tomserve.scoring.score import SAMPLED
 from tomserve.stats.clustered import repeated_share, sums_mean
 from tomserve.studies import Excerpt, Study, baselines
-from tomserve.studies.answer_rows import BASELINE, REQUIRED, prepare_rows
-from tomserve.studies.breakdowns import ARM, Rows, RuleCounter, Tally, count_files
+from tomserve.studies.answer_rows import BASELINE, REQUIRED, prepare_rows, split_by
+from tomserve.studies.breakdowns import ARM, Counter, Rows, RuleCounter, Tally, count_files
 from tomserve.studies.missing_data import ABOUT_UNREAD
 from tomserve.studies.noise import noise_columns
 from tomserve.studies.presentation import Tables, cell_of
@@ -29,7 +29,7 @@ TEXTS = Texts(__file__)
 METRICS = "metrics"
 
 
-class Metrics:
+class Metrics(Counter):
     """Sums of the metrics by cluster, counted file by file (see tomserve.studies.breakdowns)."""
 
     def __init__(self) -> None:
@@ -49,9 +49,6 @@ class Metrics:
             arms = rows.group_by("model", "strategy", "cluster")
             self._sums.append(arms.agg(pl.len().cast(pl.Int64).alias("total"), *sums, *known))
 
-    def second(self, rows: pl.DataFrame, spanning: pl.Series) -> None:
-        """Everything was counted at the first look."""
-
     def table(self) -> pl.DataFrame:
         """A row for each model, strategy and metric: total, answers (replies with a value), mean, ci_low, ci_high,
         clusters; neither rows nor columns where there is no metric. Every column of numbers or of true and false that
@@ -63,14 +60,13 @@ class Metrics:
         whole = pl.concat(self._sums, how="diagonal").group_by(keys).agg(pl.all().sum()).sort(keys)
         names = [name for name in whole.columns if name.startswith(BEGINNING)]
         records = []
-        for (model, strategy), part in whole.group_by("model", "strategy", maintain_order=True):
+        for arm, part in split_by(whole, ARM, sort=False):
             for name in names:
                 known = part.filter(pl.col(f"known {name}") > 0)
                 interval = sums_mean(known[name].to_numpy(), known[f"known {name}"].to_numpy())
                 counts = {"total": int(part["total"].sum()), "answers": int(known[f"known {name}"].sum())}
                 found = {"mean": interval.estimate, "ci_low": interval.low, "ci_high": interval.high}
-                row = {"model": model, "strategy": strategy, "metric": name, **counts, **found}
-                records.append({**row, "clusters": known.height})
+                records.append({**arm, "metric": name, **counts, **found, "clusters": known.height})
         return pl.DataFrame(records, infer_schema_length=None).fill_nan(None)
 
 
@@ -86,7 +82,7 @@ def sample_columns(scores: pl.LazyFrame) -> list[str]:
     return [*SAMPLED, *{"people"} & there] if there.issuperset(SAMPLED) else []
 
 
-class Samples:
+class Samples(Counter):
     """Sums of samples by cluster, counted file by file (see tomserve.studies.breakdowns)."""
 
     def __init__(self) -> None:
@@ -106,9 +102,6 @@ class Samples:
         arms = rows.group_by("model", "strategy", "cluster")
         self._sums.append(arms.agg(pl.len().cast(pl.Int64).alias("questions"), *asked, *shares))
 
-    def second(self, rows: pl.DataFrame, spanning: pl.Series) -> None:
-        """Everything was counted at the first look."""
-
     def table(self) -> pl.DataFrame:
         """The table `samples`: four rows (see MEASURES) for each model and strategy; empty where nothing was asked
         twice. samples: all together; unread: of these; tasks: clusters."""
@@ -116,18 +109,17 @@ class Samples:
             return pl.DataFrame()
         keys = ["model", "strategy", "cluster"]
         whole = pl.concat(self._sums).group_by(keys).agg(pl.all().sum()).sort(keys)
-        arms = whole.group_by("model", "strategy", maintain_order=True)
-        return pl.DataFrame([record for key, part in arms for record in _sample_records(key, part)])
+        arms = split_by(whole, ARM, sort=False)
+        return pl.DataFrame([{**arm, **record} for arm, part in arms for record in _sample_records(part)])
 
 
-def _sample_records(arm: tuple[Any, ...], sums: pl.DataFrame) -> Iterator[dict[str, Any]]:
+def _sample_records(sums: pl.DataFrame) -> Iterator[dict[str, Any]]:
     """The four rows of one model and strategy, from the sums of its clusters."""
     asked, read = int(sums["samples"].sum()), int(sums["samples_read"].sum())
     for measure in MEASURES:
         found = repeated_share(sums[measure].to_numpy(), sums["questions"].to_numpy())
         yield {
-            **{"model": arm[0], "strategy": arm[1], "measure": measure},
-            **{"share": found.estimate, "ci_low": found.low, "ci_high": found.high},
+            **{"measure": measure, "share": found.estimate, "ci_low": found.low, "ci_high": found.high},
             **{"questions": int(sums["questions"].sum()), "samples": asked, "unread": asked - read},
             **{"tasks": sums.height, "method": found.method},
         }

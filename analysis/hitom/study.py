@@ -32,7 +32,7 @@ from tomserve.studies import (
     baselines,
 )
 from tomserve.studies.breakdowns import Rows
-from tomserve.studies.contrasts import Record
+from tomserve.studies.contrasts import Record, pair_rows
 from tomserve.studies.missing_data import ABOUT_UNREAD, with_unread
 from tomserve.studies.noise import noise_columns
 from tomserve.studies.presentation import (
@@ -82,7 +82,6 @@ from .tables import (
     share_of,
     study_rows,
     twins,
-    with_control,
 )
 
 TEXTS = Texts(__file__)
@@ -265,18 +264,9 @@ COLUMNS = {
 }
 
 
-def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-    """Every table of the study by name."""
-    return count_tables(lambda: [file_rows(scores)], baselines.RuleKinds.of(scores), intervals)
-
-
-def file_rows(scores: pl.LazyFrame) -> pl.DataFrame:
-    """The rows of one score table as `study_rows` makes them, with the columns of its rules."""
-    return study_rows(scores, baselines.RuleKinds.of(scores).columns)
-
-
 def count_tables(files: Rows, kinds: baselines.RuleKinds, intervals: str) -> dict[str, pl.DataFrame]:
-    """The same tables from the rows of every file, of which one at a time is read with all its columns."""
+    """Every table of the study by name, from the rows of every file, of which one at a time is read with all its
+    columns."""
     rows = pl.concat(files()).sort("model", "strategy", "item")
     effects = [] if intervals == "published" else list(_prompting(rows))
     made = {
@@ -298,9 +288,15 @@ def count_tables(files: Rows, kinds: baselines.RuleKinds, intervals: str) -> dic
 
 
 def _prompting(rows: pl.DataFrame) -> Iterator[Record]:
-    for model, strategy, control, pairs in with_control(rows):
-        for name, part in by_deception(pairs):
-            yield {"model": model, "deception": name, "treatment": strategy, "control": control, **effect_of(part)}
+    """Every strategy against its control, where one was asked, on the same items."""
+    for (model,), part in rows.group_by(["model"], maintain_order=True):
+        control = control_of(part["strategy"].unique())
+        for arm, treated in arms(part):
+            if control is None or arm["strategy"] == control:
+                continue
+            for name, pairs in by_deception(pair_rows(treated, part.filter(strategy=control))):
+                key = {"model": model, "deception": name, "treatment": arm["strategy"], "control": control}
+                yield {**key, **effect_of(pairs)}
 
 
 def _accuracy(
@@ -308,13 +304,14 @@ def _accuracy(
 ) -> Iterator[Record]:
     paired = {(r["model"], r["treatment"], r["deception"]): r for r in effects}
     controls: dict[tuple[str, str], float] = {}
-    for model, strategy, part in arms(rows):
+    for arm, part in arms(rows):
+        model, strategy = arm.values()
         control = control_of(rows.filter(model=model)["strategy"].unique())
         means: dict[str, float] = {}
         records = []
         for name, some in by_deception(part):
             cells = some.group_by("length", "order", "deception").agg(pl.col("correct").mean())
-            record = {"model": model, "strategy": strategy, "deception": name, **share_of(some, intervals)}
+            record = {**arm, "deception": name, **share_of(some, intervals)}
             if intervals != "published":
                 record |= baselines.rule_columns(some, kinds)
             records.append({**record, "cells": cells.height, "control": control if strategy != control else None})
@@ -338,17 +335,16 @@ def _accuracy(
 
 
 def _deception_count(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
-    for model, strategy, part in arms(rows):
+    for arm, part in arms(rows):
         for column, counted in (("tells_false", "in the story"), ("tells_false_asked", "about the object")):
             for order, of_order in by(part, "order"):
                 for count in of_order[column].drop_nulls().unique().sort():
-                    key = {"model": model, "strategy": strategy, "counted": counted, "order": order}
-                    stories = of_order.filter(pl.col(column) == count)
-                    yield {**key, "false_tells": count, **share_of(stories, intervals)}
+                    found = share_of(of_order.filter(pl.col(column) == count), intervals)
+                    yield {**arm, "counted": counted, "order": order, "false_tells": count, **found}
 
 
 def _positions(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
-    for model, strategy, part in arms(rows):
+    for arm, part in arms(rows):
         for counted, column in (("choices", "places_offered"), ("mentions", "places_mentioned")):
             known = part.filter(pl.col(column).is_not_null() & pl.col("gold_answer").is_not_null())
             listed = known.select(column, "gold_answer", "answer").rows()
@@ -361,8 +357,8 @@ def _positions(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
             for position in range(1, last + 1):
                 chosen = int((known["given"] == position).sum())
                 here = known.filter(right=position)
-                key = {"model": model, "strategy": strategy, "counted": counted, "position": position}
                 shares = {"chosen_share": chosen / given if given else None, "answer_share": here.height / known.height}
+                key = {**arm, "counted": counted, "position": position}
                 yield {**key, **share_of(here, intervals), "chosen": chosen, **shares}
 
 
@@ -373,7 +369,7 @@ def _matches(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
             lower
         )
     )
-    for model, strategy, part in arms(rules):
+    for arm, part in arms(rules):
         for rule in RULES:
             least = 2 if rule in ("first_order", "lower_order") else 1  # below, the rule is the question itself
             some = part.filter(pl.col("order") >= least)
@@ -381,7 +377,7 @@ def _matches(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
                 for matches in (True, False):
                     here = of_order.filter(pl.col(f"equals_{rule}") == matches)
                     if here.height:
-                        key = {"model": model, "strategy": strategy, "rule": rule, "order": order, "matches": matches}
+                        key = {**arm, "rule": rule, "order": order, "matches": matches}
                         guess = (1 / here["n_containers_mentioned"]).mean()
                         yield {**key, **share_of(here, intervals), "guess": guess}
 
@@ -404,10 +400,10 @@ def _baselines(rows: pl.DataFrame, kinds: baselines.RuleKinds) -> Iterator[Recor
 
 def _scorer(rows: pl.DataFrame) -> Iterator[Record]:
     keys = ["gold", "status", "parse"]
-    for model, strategy, part in arms(rows):
+    for arm, part in arms(rows):
         counted = part.group_by(keys).agg(rows=pl.len().cast(pl.Int64), correct=pl.col("correct").sum().cast(pl.Int64))
         for record in counted.sort(*keys).iter_rows(named=True):
-            yield {"model": model, "strategy": strategy, **record, "share": record["rows"] / part.height}
+            yield {**arm, **record, "share": record["rows"] / part.height}
 
 
 def chance(items: Iterable[ItemOutline]) -> Chance:
@@ -548,10 +544,12 @@ _MAKERS: Mapping[str, Draw] = {
 }
 
 
+COUNTED = FileCounting(study_rows, count_tables)
+
 STUDY = Study(
     name="hitom",
-    tables=tables,
-    counted=FileCounting(file_rows, count_tables),
+    tables=COUNTED.of_one,
+    counted=COUNTED,
     required=REQUIRED,
     intervals=("recommended", "published"),
     notes=TEXTS.notes,

@@ -21,8 +21,9 @@ from tomserve.stats import association
 from tomserve.stats.clustered import units_share
 from tomserve.stats.effects import FEW
 from tomserve.stats.paired import mean_interval
-from tomserve.studies.answer_rows import count_unread, prepare_rows
-from tomserve.studies.contrasts import Record, contrast, pair_rows, share
+from tomserve.studies.answer_rows import count_unread, drop_undefined, prepare_rows
+from tomserve.studies.baselines import RuleKinds
+from tomserve.studies.contrasts import Record, contrast, interval_columns, pair_rows, share
 
 REQUIRED = ("model", "strategy", "item", "status", "correct", "order", "length", "deception")
 # What the other strategies are compared with: the first of these that the model was asked with
@@ -51,13 +52,14 @@ TYPES: dict[str, Any] = {
 }
 
 
-def study_rows(scores: pl.LazyFrame, rules: Sequence[str] = ()) -> pl.DataFrame:
-    """The rows that the study counts, one for each answer. rules: the columns of baselines to keep. The columns made
+def study_rows(scores: pl.LazyFrame) -> pl.DataFrame:
+    """The rows that the study counts, one for each answer, with the columns of the rules beside. The columns made
     here are `faulty` (no answer came, or none that can be read), `story` (one telling under one set of semantics, by
     the item's id; each twin is a story), `cluster` (the unit of inference: a story with its twins), `question` (what is
-    asked, whatever the story), `gold` (see named_gold), `gold_answer`, and the places as lists. Raises ConfigError,
+    asked, whatever the story), `gold` (see gold_column), `gold_answer`, and the places as lists. Raises ConfigError,
     which names the column, for a table that does not fit."""
     _check(scores.collect_schema())
+    rules = RuleKinds.of(scores).columns
     one_telling = pl.coalesce(pl.col("item").str.extract(r"^(hitom/[^/]+)/"), "cluster")
     places = [name for name in TYPES if name.startswith("places_")]
     rows = (
@@ -97,12 +99,12 @@ def control_of(strategies: Iterable[str]) -> str | None:
     return next((name for name in CONTROLS if name in set(strategies)), None)
 
 
-def arms(rows: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
+def arms(rows: pl.DataFrame) -> Iterator[tuple[dict[str, str], pl.DataFrame]]:
     """Each model and strategy with its rows: models by name, and first the strategy that others are compared with."""
     for (model,), part in rows.group_by(["model"], maintain_order=True):
         names = part["strategy"].unique().sort().to_list()
         for name in sorted(names, key=lambda name: (name != control_of(names), name)):
-            yield str(model), name, part.filter(strategy=name)
+            yield {"model": str(model), "strategy": name}, part.filter(strategy=name)
 
 
 def by_deception(rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
@@ -155,18 +157,6 @@ def _by_story(found: Record) -> Record:
     return {names.get(name, name): value for name, value in found.items()}
 
 
-def with_control(rows: pl.DataFrame) -> Iterator[tuple[str, str, str, pl.DataFrame]]:
-    """Model, strategy, control and their pairs on the same items, for every strategy that has a control to compare
-    with."""
-    for (model,), part in rows.group_by(["model"], maintain_order=True):
-        control = control_of(part["strategy"].unique())
-        for _, strategy, treated in arms(part):
-            if control is not None and strategy != control:
-                pairs = pair_rows(treated, part.filter(strategy=control))
-                if pairs.height:
-                    yield str(model), strategy, control, pairs
-
-
 def frame(records: Iterable[Record], columns: str) -> pl.DataFrame:
     """The records as a frame with those columns (names separated by spaces), which it has also without records. An
     undefined number is an empty cell."""
@@ -175,8 +165,7 @@ def frame(records: Iterable[Record], columns: str) -> pl.DataFrame:
         return pl.DataFrame(schema=dict.fromkeys(names, pl.String))
     made = pl.DataFrame(listed, infer_schema_length=None)
     made = made.with_columns(pl.lit(None).alias(name) for name in names if name not in made.columns).select(names)
-    floats = [name for name, kind in made.schema.items() if kind.is_float()]
-    return made.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
+    return drop_undefined(made)
 
 
 def place_in(places: Sequence[str] | None, label: str | None) -> int | None:
@@ -203,9 +192,9 @@ def errors(rows: pl.DataFrame) -> Iterator[Record]:
         ~pl.col("faulty") & ~pl.col("correct"),
         pl.col("answer").is_not_null() & pl.col("gold_answer").is_not_null() & pl.col("places_mentioned").is_not_null(),
     )
-    for model, strategy, part in arms(wrong):
+    for arm, part in arms(wrong):
         for order, of_order in by(part, "order"):
-            yield from _explanation_records({"model": model, "strategy": strategy, "order": order}, of_order)
+            yield from _explanation_records({**arm, "order": order}, of_order)
 
 
 def _explanation_records(key: Mapping[str, str], rows: pl.DataFrame) -> Iterator[Record]:
@@ -263,12 +252,11 @@ def _excess(differences: npt.NDArray[np.float64], units: npt.NDArray[Any]) -> tu
 def joint_accuracy(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
     """The records of `joint_accuracy`, by model, strategy, deception, length and order. rows: as study_rows makes them.
     intervals: the way to count, recommended or published."""
-    for model, strategy, part in arms(rows):
+    for arm, part in arms(rows):
         for deception, some in by_deception(part):
             for length, of_length in by(some, "length"):
-                key = {"model": model, "strategy": strategy, "deception": deception, "length": length}
                 for record in _cumulative(of_length, intervals):
-                    yield {**key, **record}
+                    yield {**arm, "deception": deception, "length": length, **record}
 
 
 def _cumulative(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
@@ -314,13 +302,12 @@ CHAIN_COLUMNS = (
 def chains(rows: pl.DataFrame, intervals: str) -> Iterator[Record]:
     """The records of `chains`: means over the questions with a gold chain, by order; a chain that is missing scores 0.
     rows: as study_rows makes them. intervals: the way to count, recommended or published."""
-    for model, strategy, part in arms(rows.filter(pl.col("chain_proper").is_not_null())):
+    for arm, part in arms(rows.filter(pl.col("chain_proper").is_not_null())):
         for order, some in by(part, "order"):
             means = {name: some[f"chain_{name}"].fill_null(0.0).mean() for name in CHAIN_MEANS}
-            key = {"model": model, "strategy": strategy, "order": order, "total": some.height}
             proper = int(some["chain_proper"].sum())
-            counts = {**key, "proper": proper, "proper_share": proper / some.height, **means}
-            yield {**counts, **_path(some), **_follow_columns(some, intervals)}
+            counts = {"total": some.height, "proper": proper, "proper_share": proper / some.height, **means}
+            yield {**arm, "order": order, **counts, **_path(some), **_follow_columns(some, intervals)}
 
 
 def _path(rows: pl.DataFrame) -> Record:
@@ -332,7 +319,7 @@ def _path(rows: pl.DataFrame) -> Record:
     interval = association.jackknife(
         lambda x, y: association.phi(x, y).phi, (path, right), clusters, without=association.correlations
     )
-    return {"path_phi": interval.estimate, "path_phi_low": interval.low, "path_phi_high": interval.high}
+    return interval_columns("path_phi", interval)
 
 
 def _follow_columns(rows: pl.DataFrame, intervals: str) -> Record:
@@ -364,7 +351,7 @@ def twins(rows: pl.DataFrame) -> Iterator[Record]:
     stories = rows.filter(pl.col("twin").is_not_null() & pl.col("twin_kind").is_not_null())
     keys = ["twin", "order", "question"]
     stories = stories.with_columns(pl.col("question").fill_null(""))
-    for model, strategy, part in arms(stories):
+    for arm, part in arms(stories):
         for place, (treatment, control) in enumerate(TWINS):
             treated, other = part.filter(twin_kind=treatment), part.filter(twin_kind=control)
             for name, side in ((treatment, treated), (control, other)):
@@ -376,6 +363,6 @@ def twins(rows: pl.DataFrame) -> Iterator[Record]:
             for relevant, order, some in chosen:
                 if some.height:
                     by_family = some.group_by("cluster", maintain_order=True).agg(pl.col("correct", "control").mean())
-                    key = {"model": model, "strategy": strategy, "treatment": treatment, "control": control}
+                    key = {**arm, "treatment": treatment, "control": control}
                     means = {"accuracy": by_family["correct"].mean(), "control_accuracy": by_family["control"].mean()}
                     yield {**key, "tell_relevant": relevant, "order": order, **means, **effect_of(some)}

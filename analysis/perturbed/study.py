@@ -16,7 +16,7 @@ import polars as pl
 
 from tomserve.benchmarks.perturbed.stages import PERTURBATIONS, SCENARIOS
 from tomserve.studies import Excerpt, ItemOutline, Layout, Study, Versions, baselines
-from tomserve.studies.answer_rows import REQUIRED
+from tomserve.studies.answer_rows import REQUIRED, drop_undefined
 from tomserve.studies.breakdowns import Rows
 from tomserve.studies.contrasts import NEW, WORTH, failures_may_explain
 from tomserve.studies.missing_data import ABOUT_UNREAD, with_unread
@@ -341,18 +341,9 @@ MORE = {
 }
 
 
-def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
-    """Every table of the study by name."""
-    return count_tables(lambda: [file_rows(scores)], baselines.RuleKinds.of(scores), intervals)
-
-
-def file_rows(scores: pl.LazyFrame) -> pl.DataFrame:
-    """The rows of one score table as `study_rows` makes them, with the columns of its rules."""
-    return study_rows(scores, baselines.RuleKinds.of(scores).columns)
-
-
 def count_tables(files: Rows, kinds: baselines.RuleKinds, intervals: str) -> dict[str, pl.DataFrame]:
-    """The same tables from the rows of every file, of which one at a time is held with all its columns."""
+    """Every table of the study by name, from the rows of every file, of which one at a time is held with all its
+    columns."""
     rows = counted_rows(files(), kinds)
     return _published_tables(rows, kinds) if intervals == "published" else _recommended_tables(rows, kinds)
 
@@ -394,7 +385,7 @@ def _recommended_tables(counted: CountedRows, kinds: baselines.RuleKinds) -> dic
         **perturbed_tables.tables(belief, kinds),
     }
     frames = {name: sorted_frame(made, f"{COLUMNS[name]} {MORE.get(name, '')}") for name, made in by_name.items()}
-    return {name: _undefined_empty(frame) for name, frame in {**frames, **shared}.items()}
+    return {name: drop_undefined(frame) for name, frame in {**frames, **shared}.items()}
 
 
 def _shared_tables(counted: CountedRows, sample: pl.DataFrame, kinds: baselines.RuleKinds) -> dict[str, pl.DataFrame]:
@@ -407,11 +398,6 @@ def _shared_tables(counted: CountedRows, sample: pl.DataFrame, kinds: baselines.
         "chains": counted.chains,
         "failures": failures(counted.every),
     }
-
-
-def _undefined_empty(frame: pl.DataFrame) -> pl.DataFrame:
-    floats = [name for name, kind in frame.schema.items() if kind.is_float()]
-    return frame.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
 
 
 def chance(items: Iterable[ItemOutline]) -> Chance:
@@ -427,9 +413,11 @@ def chance(items: Iterable[ItemOutline]) -> Chance:
     return Chance({name: share for name, share in shares.items() if share is not None}, by_choices(()).meaning)
 
 
+COUNTED = FileCounting(study_rows, count_tables)
+
 STUDY = Study(
     name="perturbed",
-    tables=tables,
+    tables=COUNTED.of_one,
     required=(*REQUIRED, *DESIGN),
     values={
         "perturbation": PERTURBATIONS,
@@ -446,6 +434,6 @@ STUDY = Study(
     chance=chance,
     versions=Versions("perturbation", CONTROL, ("stage", "scenario", "question_kind", "swapped")),
     strata=("scenario", "question_kind"),
-    counted=FileCounting(file_rows, count_tables),
+    counted=COUNTED,
     labels={"perturbation": "Class", "stage": "Stage", "scenario": "Scenario", "question_kind": "Question"},
 )

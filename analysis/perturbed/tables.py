@@ -6,7 +6,7 @@ docs/explanation/statistics.md). All functions take rows as study_rows makes the
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -14,7 +14,7 @@ import polars as pl
 from tomserve.benchmarks.perturbed.stages import PERTURBATIONS
 from tomserve.stats import association, clustered, paired
 from tomserve.studies import baselines
-from tomserve.studies.answer_rows import BASELINE, REQUIRED, prepare_rows
+from tomserve.studies.answer_rows import BASELINE, REQUIRED, prepare_rows, split_by
 from tomserve.studies.contrasts import (
     NEW,
     THESE,
@@ -44,10 +44,10 @@ METRICS = ("chain_proper", "chain_lcs", "chain_lcps", "chain_transitions")
 MORE_METRICS = ("transitions_distinct", "sentence_accuracy", "change_f1", "length")
 
 
-def study_rows(scores: pl.LazyFrame, rules: Sequence[str] = ()) -> pl.DataFrame:
-    """One row an answer (see tomserve.studies.answer_rows.prepare_rows); its cluster is the task, one class of one
-    stage. rules: the columns of baselines to keep (see tomserve.studies.baselines.RuleKinds). `complete`: no strategy
-    of the model failed on the item. `false_belief`: it belongs to the false-belief subset."""
+def study_rows(scores: pl.LazyFrame) -> pl.DataFrame:
+    """One row an answer (see tomserve.studies.answer_rows.prepare_rows), with the columns of its rules; its cluster is
+    the task, one class of one stage. `complete`: no strategy of the model failed on the item. `false_belief`: it
+    belongs to the false-belief subset."""
     chain = dict.fromkeys((*METRICS, *(f"chain_{name}" for name in MORE_METRICS)), pl.Float64)
     extra = {**chain, **dict.fromkeys(("chain_proper", "chain_path_proper", "chain_last_correct"), pl.Boolean)}
     extra |= {"answer_matches_last": pl.Boolean, "chain_break": pl.Int64, "chain_break_kind": pl.String}
@@ -55,7 +55,7 @@ def study_rows(scores: pl.LazyFrame, rules: Sequence[str] = ()) -> pl.DataFrame:
     extra |= {"task_questions": pl.Int64}
     floors = [name for name in scores.collect_schema().names() if name.startswith("floor_")]
     return (
-        prepare_rows(scores, (*REQUIRED, *DESIGN, *floors, *rules), extra)
+        prepare_rows(scores, (*REQUIRED, *DESIGN, *floors, *baselines.RuleKinds.of(scores).columns), extra)
         .with_columns(
             cluster=pl.col("stage") + "/" + pl.col("perturbation"),
             false_belief=(pl.col("scenario") == "false_belief") & (pl.col("question_kind") == "belief"),
@@ -161,14 +161,13 @@ def accuracy(rows: pl.DataFrame, kinds: baselines.RuleKinds) -> Iterator[Record]
     arm = ["model", "strategy"]
     read = (*arm, "perturbation", "stage", "cluster", "false_belief", "correct", "faulty", "unread", *kinds.columns)
     versions = rows["version"].is_not_null().any()
-    for named, own in rows.select(read).group_by(arm, maintain_order=True):  # what is not read is not copied
+    for named, own in split_by(rows.select(read), arm, sort=False):  # what is not read is not copied
         parts = {"all": own, **({"false_belief": own.filter("false_belief")} if versions else {})}
         alikeness = {subset: cluster_correlation(part, "perturbation") for subset, part in parts.items()}
-        for (subset, name), part in with_overall(subsets(own)).group_by(["subset", "perturbation"]):
-            stratum = "stage" if name == OVERALL else None
-            counted = share(part, stratum) if stratum else share(part, icc=alikeness.get(str(subset)))
-            key = {"subset": subset, **dict(zip(arm, named, strict=True)), "perturbation": name}
-            yield {**key, **counted, **baselines.rule_columns(part, kinds, stratum)}
+        for key, part in split_by(with_overall(subsets(own)), ("subset", "perturbation"), sort=False):
+            stratum = "stage" if key["perturbation"] == OVERALL else None
+            counted = share(part, stratum, None if stratum else alikeness.get(key["subset"]))
+            yield {**key, **named, **counted, **baselines.rule_columns(part, kinds, stratum)}
 
 
 def perturbation_effects(rows: pl.DataFrame) -> Iterator[Record]:
@@ -177,9 +176,8 @@ def perturbation_effects(rows: pl.DataFrame) -> Iterator[Record]:
     stages alone."""
     keys = ["model", "strategy", "perturbation", "stage", "false_belief"]
     sums = subsets(sums_of_answers(rows, keys)).drop("false_belief")
-    for (subset, model, strategy), some in sums.group_by(["subset", "model", "strategy"], maintain_order=True):
+    for key, some in split_by(sums, ("subset", "model", "strategy"), sort=False):
         part, effects = add_sums([some]), []
-        key = {"subset": subset, "model": model, "strategy": strategy}
         for name in PERTURBED:
             two = part.filter(pl.col("perturbation").is_in([CONTROL, name]))
             treated = two["perturbation"] == name
@@ -200,8 +198,8 @@ def prompting_effects(rows: pl.DataFrame) -> Iterator[Record]:
     for model, strategy, pairs in pairs_of(rows.select(*shown, "re_asked", "changed")):
         for (subset,), part in subsets(pairs).group_by(["subset"], maintain_order=True):
             key = {"subset": subset, "model": model, "treatment": strategy, "control": VANILLA}
-            named = part.group_by(["perturbation"], maintain_order=True)
-            classes = [{**key, "perturbation": name, **contrast(one, "stage")} for (name,), one in named]
+            named = split_by(part, ("perturbation",), sort=False)
+            classes = [{**key, **name, **contrast(one, "stage")} for name, one in named]
             yield from adjust_family(classes, PERTURBED, words=("hurts", "helps"))
             for stratum, target in (("stage", NEW), (None, THESE)):
                 yield {**key, "perturbation": "overall", **contrast(part, stratum, target)}
@@ -210,13 +208,13 @@ def prompting_effects(rows: pl.DataFrame) -> Iterator[Record]:
 def strategies(rows: pl.DataFrame) -> Iterator[Record]:
     """The records of `strategies`: Cochran's Q, a test of whether all strategies are right equally often, on the items
     that all were asked; none for one or two strategies. It takes the items as independent."""
-    for (subset, model), part in subsets(rows).group_by(["subset", "model"], maintain_order=True):
+    for key, part in split_by(subsets(rows), ("subset", "model"), sort=False):
         names = sorted(part["strategy"].unique().to_list())
         if len(names) > 2:
             wide = part.pivot("strategy", index="item", values="correct").drop_nulls()
             test = paired.cochrans_q(wide.select(names).to_numpy().astype(float))
             listed = {"strategies": " ".join(names), "n": wide.height, "informative": test.informative}
-            yield {"subset": subset, "model": model, "q": test.q, "df": test.df, "p_value": test.p, **listed}
+            yield {**key, "q": test.q, "df": test.df, "p_value": test.p, **listed}
 
 
 def faithfulness(rows: pl.DataFrame) -> Iterator[Record]:
@@ -224,8 +222,8 @@ def faithfulness(rows: pl.DataFrame) -> Iterator[Record]:
     hold the correlation of each chain metric with a right answer, over all rows and within classes, with intervals from
     leaving out one stage at a time (the jackknife), and how often the answer is the last stated belief."""
     chosen = with_chains(rows.filter("false_belief")).filter(~pl.col("faulty") & pl.col("chain_length").gt(0))
-    for (model, strategy), part in chosen.group_by(["model", "strategy"], maintain_order=True):
-        key = {"model": model, "strategy": strategy, "sample": "complete"}
+    for arm, part in split_by(chosen, ("model", "strategy"), sort=False):
+        key = {**arm, "sample": "complete"}
         right, stages = part["correct"].to_numpy().astype(float), integer_codes(part["stage"])
         classes = integer_codes(part["perturbation"])
         for metric in (METRICS[0], "chain_path_proper", *METRICS[1:]):
@@ -441,11 +439,10 @@ def tables(belief: pl.DataFrame, kinds: baselines.RuleKinds) -> dict[str, Iterat
 
 def roles(belief: pl.DataFrame, kinds: baselines.RuleKinds) -> Iterator[Record]:
     """The records of `roles`: accuracy by what the right answer is, seen from the cue."""
-    every = with_overall(belief.drop_nulls("belief_role"))
-    for key, part in every.group_by([*KEYS, "belief_role"], maintain_order=True):
-        stratum = "stage" if key[2] == OVERALL else None
-        named = dict(zip((*KEYS, "role"), key, strict=True))
-        yield {**named, **share(part, stratum), **baselines.rule_columns(part, kinds, stratum)}
+    every = with_overall(belief.drop_nulls("belief_role").rename({"belief_role": "role"}))
+    for key, part in split_by(every, (*KEYS, "role"), sort=False):
+        stratum = "stage" if key["perturbation"] == OVERALL else None
+        yield {**key, **share(part, stratum), **baselines.rule_columns(part, kinds, stratum)}
 
 
 def pairs(belief: pl.DataFrame, kinds: baselines.RuleKinds) -> Iterator[Record]:
@@ -470,15 +467,14 @@ def pairs(belief: pl.DataFrame, kinds: baselines.RuleKinds) -> Iterator[Record]:
         correct=pl.col("correct") & pl.col("other"),
         **{name: pl.col(name) & pl.col(f"other_{name}") for name in kinds.columns},
     )
-    for key, part in with_overall(both).group_by(KEYS, maintain_order=True):
-        stratum = "stage" if key[2] == OVERALL else None
+    for key, part in split_by(with_overall(both), KEYS, sort=False):
+        stratum = "stage" if key["perturbation"] == OVERALL else None
         counted = share(part, stratum)
         only_cue = part.filter(pl.col("cue_right") & ~pl.col("other_right")).height
         only_other = part.filter(pl.col("other_right") & ~pl.col("cue_right")).height
         neither = part.height - counted["correct"] - only_cue - only_other
         yield {
-            **dict(zip(KEYS, key, strict=True)),
-            **{"solved": counted["correct"], "pairs": counted["total"], "share": counted["accuracy"], **counted},
+            **{**key, "solved": counted["correct"], "pairs": counted["total"], "share": counted["accuracy"], **counted},
             **{"only_cue": only_cue, "only_other": only_other, "neither": neither},
             **baselines.rule_columns(part, kinds, stratum),
         }
@@ -488,16 +484,16 @@ def ground(belief: pl.DataFrame) -> Iterator[Record]:
     """The records of `ground`: stories that leave what settles the belief unstated, minus those that state it, of the
     same class and stage."""
     told = belief.drop_nulls("ground").with_columns(treated=pl.col("ground") == "unstated")
-    for key, part in with_overall(told).group_by(KEYS, maintain_order=True):
-        yield {**dict(zip(KEYS, key, strict=True)), **_within(part)}
+    for key, part in split_by(with_overall(told), KEYS, sort=False):
+        yield {**key, **_within(part)}
 
 
 def awareness(belief: pl.DataFrame) -> Iterator[Record]:
     """The records of `awareness`: stories in which the person knows of the mechanism that changes things, minus those
     in which she does not, in stages that have both."""
     told = belief.drop_nulls("aware").with_columns(treated=pl.col("aware") == "true")
-    for (model, strategy), part in told.group_by(["model", "strategy"], maintain_order=True):
-        yield {"model": model, "strategy": strategy, **_within(part)}
+    for key, part in split_by(told, ("model", "strategy"), sort=False):
+        yield {**key, **_within(part)}
 
 
 def _within(part: pl.DataFrame) -> Record:

@@ -19,7 +19,8 @@ from tomserve.stats.paper_formulas import accuracy_interval
 from tomserve.stats.proportions import UNDEFINED, Interval
 from tomserve.stats.stability import difference_to_floor, stability, weighted_share
 from tomserve.studies import baselines, published_tables
-from tomserve.studies.contrasts import Record, contrast, integer_codes, share
+from tomserve.studies.answer_rows import split_by
+from tomserve.studies.contrasts import Record, contrast, integer_codes, interval_columns, share
 from tomserve.studies.variant_pairs import ARM, SHORT, UNREADABLE, VariantPairs, by_arm, order_kinds, paired_codes
 from tomserve.variants import AGAIN
 
@@ -105,12 +106,11 @@ def _kind(part: pl.DataFrame, asked: VariantPairs, arm: dict[str, str], kind: st
 def survival_columns(part: pl.DataFrame) -> Record:
     """S with its interval, what habits alone would give, and kappa, of some pairs."""
     found = stability(*paired_codes(part), integer_codes(part["cluster"]))
-    kappa = found.kappa
     return {
         "pairs": part.height,
         "same": int(part["same"].sum()),
         **_share(found.share),
-        **{"s0": found.expected, "kappa": kappa.estimate, "kappa_low": kappa.low, "kappa_high": kappa.high},
+        **{"s0": found.expected, **interval_columns("kappa", found.kappa)},
         "unreadable": part.filter((pl.col("said") == UNREADABLE) | (pl.col("control_said") == UNREADABLE)).height,
     }
 
@@ -124,10 +124,7 @@ def _gap(found: Interval, floor: Interval) -> Record:
     if math.isnan(floor.estimate) or math.isnan(found.estimate):
         return {}
     gap = difference_to_floor(found, floor)
-    return {
-        **{"floor": floor.estimate, "floor_low": floor.low, "floor_high": floor.high},
-        **{"minus_floor": gap.estimate, "minus_low": gap.low, "minus_high": gap.high},
-    }
+    return {**interval_columns("floor", floor), **interval_columns("minus_floor", gap, "minus")}
 
 
 def _by_outcome(same: Any, right: Any) -> Record:
@@ -248,9 +245,12 @@ def flip_answers(asked: VariantPairs) -> pl.DataFrame:
              gained=(~pl.col("control") & pl.col("correct")).sum().cast(pl.Int64))
         .with_columns(share=pl.col("flips") / pl.col("flips").sum().over(*ARM, "variant"))
     )  # fmt: skip
-    place = pl.col("variant").replace_strict({kind: place for place, kind in enumerate(SHORT)}, default=len(SHORT))
     vanilla = pl.col("strategy") != "vanilla"
-    return counted.sort("model", vanilla, "strategy", "benchmark", place, "variant", -pl.col("flips"), "from", "to")
+    return counted.sort("model", vanilla, "strategy", "benchmark", _PLACE, "variant", -pl.col("flips"), "from", "to")
+
+
+# Where a kind of variant stands in a table: the known ones first, in their order
+_PLACE = pl.col("variant").replace_strict({kind: place for place, kind in enumerate(SHORT)}, default=len(SHORT))
 
 
 def flipped_questions(asked: VariantPairs) -> pl.DataFrame:
@@ -258,8 +258,7 @@ def flipped_questions(asked: VariantPairs) -> pl.DataFrame:
     shared by the models and strategies."""
     if not asked.pairs["same"].len() or asked.pairs["same"].all():
         return pl.DataFrame()
-    place = pl.col("variant").replace_strict({kind: place for place, kind in enumerate(SHORT)}, default=len(SHORT))
-    told = asked.pairs.sort(place, "variant").with_columns(
+    told = asked.pairs.sort(_PLACE, "variant").with_columns(
         short=pl.col("variant").replace(SHORT), change=pl.format("{}: {}", pl.col("variant").replace(SHORT), "to")
     )
     counted = (
@@ -285,9 +284,7 @@ def stability_controls(asked: VariantPairs) -> Iterator[Record]:
     """The table `stability_controls`: of how many pairs each rule keeps its answer, the steadiest rule first. A model's
     pairs are counted once, whatever the strategies were."""
     unique = asked.pairs.unique(["model", "benchmark", "item"], keep="first", maintain_order=True)
-    for (model, benchmark), part in unique.sort("model", "benchmark", maintain_order=True).group_by(
-        ["model", "benchmark"], maintain_order=True
-    ):
+    for key, part in split_by(unique, ("model", "benchmark")):
         for kind in order_kinds(part["variant"]):
             own = part.filter(variant=kind)
             same, other = (
@@ -298,7 +295,7 @@ def stability_controls(asked: VariantPairs) -> Iterator[Record]:
             found = [(same.get(rule, 0), same.get(rule, 0) + other.get(rule, 0), rule) for rule in {*same, *other}]
             for kept, said, rule in sorted(found, key=lambda one: (-one[0] / one[1], one[2])):
                 yield {
-                    **{"model": model, "benchmark": benchmark, "variant": kind, "short": SHORT.get(kind, "")},
+                    **{**key, "variant": kind, "short": SHORT.get(kind, "")},
                     **{"rule": baseline_name(rule), "kind": asked.rules.by_column.get(rule, "surface")},
                     **{"said": said, "same": kept, "s": kept / said},
                 }
@@ -310,11 +307,10 @@ def count_variants(asked: VariantPairs) -> pl.DataFrame:
         return pl.DataFrame()
     originals = asked.originals.group_by("benchmark").agg(originals=pl.col("item").n_unique().cast(pl.Int64))
     items = asked.variants.unique(["benchmark", "item"], keep="first", maintain_order=True)
-    place = pl.col("variant").replace_strict({kind: place for place, kind in enumerate(SHORT)}, default=len(SHORT))
     return (
         items.group_by("benchmark", "variant", pl.col("variant_by").fill_null("not said").alias("made_by"))
         .agg(variants=pl.len().cast(pl.Int64), of_originals=pl.col("original_item").n_unique().cast(pl.Int64))
-        .sort("benchmark", place, "variant", "made_by")
+        .sort("benchmark", _PLACE, "variant", "made_by")
         .join(originals, on="benchmark", how="left", maintain_order="left")
         .with_columns(
             short=pl.col("variant").replace_strict(SHORT, default=""),

@@ -58,6 +58,12 @@ def split_by(
         yield dict(zip(keys, values, strict=True)), part
 
 
+def drop_undefined(frame: pl.DataFrame) -> pl.DataFrame:
+    """The table with an empty cell for each number that is undefined or infinite."""
+    floats = [pl.col(name) for name, kind in frame.schema.items() if kind.is_float()]
+    return frame.with_columns(pl.when(one.is_finite()).then(one).name.keep() for one in floats)
+
+
 # The column of a score table that names the original of a variant; it is null for what is no variant, and a table
 # without variants lacks it.
 ORIGINAL = "original_item"

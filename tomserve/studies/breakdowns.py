@@ -5,7 +5,7 @@ import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import polars as pl
 
@@ -27,14 +27,14 @@ Key = tuple[Any, ...]
 ARM = ("model", "strategy")
 
 
-class Counter(Protocol):
+class Counter:
     """What `count_files` leads over files."""
 
     def first(self, rows: pl.DataFrame) -> None:
-        pass
+        """Look at the rows of a file."""
 
     def second(self, rows: pl.DataFrame, spanning: pl.Series) -> None:
-        """spanning: the hashes of the names of clusters that lie in several files."""
+        """Look at them again. spanning: the hashes of the names of clusters that lie in several files."""
 
 
 def count_files(rows: Rows, counters: Sequence[Counter]) -> None:
@@ -50,7 +50,7 @@ def count_files(rows: Rows, counters: Sequence[Counter]) -> None:
             counter.second(part, spanning)
 
 
-class Tally:
+class Tally(Counter):
     """Counts of answers by model, strategy and the values of some columns; rows without a value are left out. kinds:
     the rules whose best stands beside each share. effects: each strategy with vanilla ("baseline"), or with the one
     that asks for the answer alone ("within"). differences: keep the clusters of every cell, so that cells can be
@@ -159,7 +159,7 @@ class Tally:
                         break
 
 
-class RuleCounter:
+class RuleCounter(Counter):
     """Counts how many questions of a model each rule has right, of which each counts once, whatever it was asked by."""
 
     def __init__(self, kinds: RuleKinds) -> None:
@@ -171,9 +171,6 @@ class RuleCounter:
             read = rows.select("model", "item", *self.kinds.columns)
             once = read.unique(["model", "item"], keep="first", maintain_order=True)
             self._rules.append(once.group_by("model").agg(baselines.rule_sums(self.kinds)))
-
-    def second(self, rows: pl.DataFrame, spanning: pl.Series) -> None:
-        pass
 
     def records(self) -> Iterator[Record]:
         """The records of baselines.TABLE by model."""

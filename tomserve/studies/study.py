@@ -244,6 +244,10 @@ class FileCounting:
     rows: Callable[[pl.LazyFrame], pl.DataFrame]
     tables: Callable[[Rows, RuleKinds, str], Mapping[str, pl.DataFrame]]
 
+    def of_one(self, scores: pl.LazyFrame, intervals: str) -> Mapping[str, pl.DataFrame]:
+        """All tables of one score table, whose rows `tables` has to ask for once."""
+        return self.tables(lambda: [self.rows(scores)], RuleKinds.of(scores), intervals)
+
 
 def _are_names(value: object) -> bool:
     return isinstance(value, tuple | list) and all(isinstance(one, str) for one in value)
