@@ -50,8 +50,10 @@ def normal_cdf(x: float) -> float:
 
 @lru_cache(maxsize=4096)
 def t_quantile(p: float, df: float) -> float:
-    """The quantile of Student's t; normal for infinite df."""
-    return float(t_quantiles(p, np.asarray(df, dtype=float)))
+    """The quantile of Student's t; normal for infinite df, nan where there are none above 0."""
+    if not df > 0:
+        return math.nan
+    return float(special().ndtri(p) if math.isinf(df) else special().stdtrit(df, p))
 
 
 def freedom(level: float, df: float) -> float:
@@ -59,14 +61,6 @@ def freedom(level: float, df: float) -> float:
     one."""
     whole = t_quantile(0.5 + level / 2, df)
     return min(1.0, (normal_quantile(0.5 + level / 2) / whole) ** 2) if whole > 0 else 1.0
-
-
-def t_quantiles(p: float, df: Floats) -> Floats:
-    """`t_quantile` for several degrees of freedom [any shape]; nan where there are none above 0."""
-    limited = np.where(np.isinf(df), 1.0, df)
-    with np.errstate(invalid="ignore"):
-        found = np.where(np.isinf(df), special().ndtri(p), special().stdtrit(limited, p))
-    return np.asarray(np.where(df > 0, found, np.nan), dtype=float)
 
 
 def t_tails(t: Number, df: Number) -> Number:

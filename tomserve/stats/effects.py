@@ -127,12 +127,16 @@ def inverted_p(bounds: Callable[[float], tuple[float, float]]) -> float:
 
 def tested_p(excludes: Callable[[float], bool]) -> float:
     """The p of `inverted_p` of an interval that is known by whether it excludes 0 at a level."""
-    least, most = (0.0, 0.05) if excludes(0.95) else (0.05, 1.0)
-    if most == 1.0 and not excludes(1 - (1 - 1e-9)):
-        return 1.0
+    return least_p(excludes, 0.05) if excludes(0.95) or excludes(1 - (1 - 1e-9)) else 1.0
+
+
+def least_p(excludes: Callable[[float], bool], p: float) -> float:
+    """The least p, to 12 decimals, so that an interval whose level is 1 - p excludes something. The search begins with
+    `p`, so that what is found is at most this exactly where that interval does."""
+    least, most = (0.0, p) if excludes(1 - p) else (p, 1.0)
     for _ in range(40):
-        p = (least + most) / 2
-        least, most = (least, p) if excludes(1 - p) else (p, most)
+        middle = (least + most) / 2
+        least, most = (least, middle) if excludes(1 - middle) else (middle, most)
     return most
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tomserve.stats.distributions import normal_quantile
+from tomserve.stats.effects import least_p
 from tomserve.stats.power import MOST_UNITS, count_units
 from tomserve.stats.proportions import Interval, tango_variance
 
@@ -28,8 +29,6 @@ VERDICTS = {
     "inferior": "B is worse by more than the margin",
     "undecided": "neither that B is worse by as much as the margin, nor that it is not, is shown",
 }
-
-STEPS = 40  # How often the search for a p halves what is left of it: to 12 decimals
 
 
 @dataclass(frozen=True)
@@ -89,20 +88,11 @@ def one_sided_p(clear: Callable[[float], bool], beyond: Callable[[float], bool],
     whether it lies wholly on the side to be shown, or on the other. The search begins with `level`, so that p is at
     most this exactly where the test rejects."""
     if clear(_LEAST):
-        return _least(clear, level)
-    return 1 - _least(beyond, level) if beyond(_LEAST) else 0.5
+        return least_p(clear, 2 * level) / 2
+    return 1 - least_p(beyond, 2 * level) / 2 if beyond(_LEAST) else 0.5
 
 
 _LEAST = 1e-9  # A level at which an interval is hardly more than its estimate
-
-
-def _least(excludes: Callable[[float], bool], level: float) -> float:
-    """The least one-sided level, of at most one half, at which an interval still excludes something."""
-    low, high = (0.0, level) if excludes(1 - 2 * level) else (level, 0.5)
-    for _ in range(STEPS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if excludes(1 - 2 * middle) else (middle, high)
-    return high
 
 
 def units_for_margin(

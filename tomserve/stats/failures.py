@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tomserve.stats.clusters import ArmSums
-from tomserve.stats.paired import SHARED, moderate_tests, sign_flip, t_p, varies
+from tomserve.stats.paired import moderate_tests, sign_flip, t_p, varies
 
 Floats = npt.NDArray[np.float64]
 
@@ -51,13 +51,11 @@ def paired_failures(
     return _failures(treated - control)
 
 
-def family_p(found: Sequence[Failures], shared: float = SHARED) -> list[float]:
+def family_p(found: Sequence[Failures]) -> list[float]:
     """p of each class's test with the variances of all classes shared (`moderate_tests`); its own where it cannot be
     moderated."""
-    together = moderate_tests(
-        [one.mean for one in found], [one.sd for one in found], [one.units for one in found], shared=shared
-    )
-    return [one.p if math.isnan(p) else float(p) for one, p in zip(found, together.p, strict=True)]
+    together = moderate_tests([one.mean for one in found], [one.sd for one in found], [one.units for one in found])
+    return [one.p if math.isnan(p) else float(p) for one, p in zip(found, together, strict=True)]
 
 
 def _failures(d: Floats) -> Failures:

@@ -16,7 +16,6 @@ from tomserve.stats.distributions import (
     digamma,
     find_root,
     t_interval,
-    t_quantiles,
     t_tails,
     trigamma,
 )
@@ -87,10 +86,9 @@ def _by_size(sizes: Floats, counts: npt.NDArray[np.int64], draws: int, rng: np.r
         yield (2 * positive - counts) @ sizes / units
 
 
-def step_up(p: Floats, *, by: bool) -> Floats:
+def step_up(p: Floats) -> Floats:
     order = np.argsort(p)
-    ranks = np.arange(1, p.size + 1)
-    raised = p[order] * (p.size / ranks) * (np.sum(1 / ranks) if by else 1.0)
+    raised = p[order] * (p.size / np.arange(1, p.size + 1))
     found = np.empty(p.size)
     found[order] = np.minimum(1.0, np.minimum.accumulate(raised[::-1])[::-1])  # none is above that of a larger p
     return found
@@ -207,16 +205,15 @@ def cochrans_q(outcomes: npt.ArrayLike) -> CochranQ:
     return CochranQ(q, chi2_tail(q, df), df, informative)
 
 
-def adjust(p_values: Sequence[float], method: Literal["bh", "by", "holm"] = "bh") -> list[float]:
-    """Adjusted p values of one family of tests: "bh" (Benjamini and Hochberg, J R Stat Soc B 57:289, 1995), "by"
-    (Benjamini and Yekutieli, Annals of Statistics 29:1165, 2001, under any dependence), as scipy's
+def adjust(p_values: Sequence[float], method: Literal["bh", "holm"] = "bh") -> list[float]:
+    """Adjusted p values of one family of tests: "bh" (Benjamini and Hochberg, J R Stat Soc B 57:289, 1995), as scipy's
     `false_discovery_control`, or "holm" (Scand J Stat 6:65, 1979).
 
     An undefined p (nan) stays nan and is not counted: tests here are undefined for want of units, never because of
     outcomes. Raises ValueError for a p outside [0, 1].
 
-    >>> adjust([0.01, 0.03, 0.5]), round(adjust([0.01, 0.03, 0.5], "by")[0], 3)
-    ([0.03, 0.045, 0.5], 0.055)
+    >>> adjust([0.01, 0.03, 0.5])
+    [0.03, 0.045, 0.5]
     """
     p = np.asarray(p_values, dtype=float)
     known = ~np.isnan(p)
@@ -224,7 +221,7 @@ def adjust(p_values: Sequence[float], method: Literal["bh", "by", "holm"] = "bh"
         if not ((p[known] >= 0) & (p[known] <= 1)).all():
             raise ValueError(f"p values {p[known]}: expected numbers from 0 to 1")
         p = p.copy()
-        p[known] = holm(p[known]) if method == "holm" else step_up(p[known], by=method == "by")
+        p[known] = holm(p[known]) if method == "holm" else step_up(p[known])
     return [float(value) for value in p]
 
 
@@ -261,32 +258,17 @@ OFFSET = 1e-5
 SHARED = 0.5
 
 
-@dataclass(frozen=True)
-class Moderated:
-    """Moderated t tests [classes], with intervals in [-1, 1]; nan where undefined. prior_df is infinite where variances
-    differ by no more than chance, 0 where nothing was shared."""
-
-    p: Floats
-    df: Floats
-    low: Floats
-    high: Floats
-    prior_df: float
-    prior_variance: float
-    method: str
-
-
 def moderate_tests(
     means: Sequence[float] | Floats,
     sds: Sequence[float] | Floats,
     units: Sequence[int],
     *,
     shared: float = SHARED,
-    level: float = 0.95,
-) -> Moderated:
-    """Test each class's mean difference by a t statistic whose variance is shared among the classes: s^2 on d = units -
+) -> Floats:
+    """p of each class's mean difference by a t statistic whose variance is shared among the classes: s^2 on d = units -
     1 df becomes (d s^2 + d0 s0^2) / (d + d0), on d + d0 df, at most those of the pooled variance. d0 and s0^2 are
     estimated from the moments of log s^2. It assumes independent units and variances from one scaled inverse
-    chi-square.
+    chi-square; nan where undefined.
 
     Classes whose differences are correlated by r (`shared`, .5 where they share control tasks) have variances
     correlated by r^2, so that the pooled one has the sum of all d over 1 + (k - 1) r^2 df: without this .06 of true
@@ -295,26 +277,24 @@ def moderate_tests(
     means, sds, units: [classes], of fewer than two units nan. A variance of zero counts as OFFSET of the median. Where
     fewer than two classes vary, the tests are ordinary t tests. Raises ValueError for columns of unequal length.
 
-    >>> found = moderate_tests([-0.3, -0.1, 0.0], [0.2, 0.2, 0.2], [7, 7, 7], shared=0.0)
-    >>> found.prior_df, found.p.round(4).tolist()
-    (inf, [0.0009, 0.2024, 1.0])
+    >>> moderate_tests([-0.3, -0.1, 0.0], [0.2, 0.2, 0.2], [7, 7, 7], shared=0.0).round(4).tolist()
+    [0.0009, 0.2024, 1.0]
     """
     mean, sd, count = (np.asarray(column, dtype=float) for column in (means, sds, units))
     if not mean.shape == sd.shape == count.shape:
         raise ValueError(f"{mean.size} means, {sd.size} SDs, {count.size} numbers of units: expected equal lengths")
     usable = (count >= 2) & np.isfinite(mean) & np.isfinite(sd)
     variance, d = np.where(usable, sd, np.nan) ** 2, np.where(usable, count - 1, np.nan)
-    if int(np.sum(variance[usable] > 0)) < 2:
-        prior_df, prior_variance = 0.0, math.nan
-        shrunken, df = variance, d
-        method = "ordinary t, since fewer than two classes vary"
-    else:
+    df = d
+    if int(np.sum(variance[usable] > 0)) >= 2:
         prior_df, prior_variance = estimate_prior(variance[usable], d[usable])
-        shrunken = _shrink_variances(variance, d, prior_df, prior_variance)
+        variance = _shrink_variances(variance, d, prior_df, prior_variance)
         most = float(d[usable].sum()) / (1 + (int(usable.sum()) - 1) * shared**2)
         df = np.minimum(d + prior_df, np.maximum(d, most))
-        method = f"moderated t, prior df {prior_df:.1f}"
-    return Moderated(*_tests(mean, shrunken, count, df, level), prior_df, prior_variance, method)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        error = np.sqrt(variance / count)
+        p = t_tails(mean / error, df)
+    return np.asarray(np.where(error == 0, np.where(np.abs(mean) < 1e-12, 1.0, np.nan), p), dtype=float)
 
 
 def estimate_prior(variances: Floats, df: Floats) -> tuple[float, float]:
@@ -341,17 +321,3 @@ def _shrink_variances(variance: Floats, d: Floats, prior_df: float, prior_varian
     if math.isinf(prior_df):
         return np.where(np.isnan(variance), np.nan, prior_variance)
     return np.asarray((d * variance + prior_df * prior_variance) / (d + prior_df), dtype=float)
-
-
-def _tests(
-    mean: Floats, variance: Floats, units: Floats, df: Floats, level: float
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """p, df and bounds of t tests with these variances [classes]."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        error = np.sqrt(variance / units)
-        p = t_tails(mean / error, df)
-        half = t_quantiles(0.5 + level / 2, df) * error
-    none = error == 0
-    p = np.where(none, np.where(np.abs(mean) < 1e-12, 1.0, np.nan), p)
-    low, high = (np.where(none, np.nan, np.clip(bound, -1, 1)) for bound in (mean - half, mean + half))
-    return p, df, low, high

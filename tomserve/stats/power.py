@@ -170,13 +170,7 @@ def count_units(effect: float, sd: float, alpha: float = 0.05, power: float = 0.
     size = abs(effect)
     if math.isnan(size) or math.isnan(sd) or not size:
         return None
-    if detectable_sd(MOST_UNITS, alpha, power, family) * sd > size:
-        return None
-    low, high = 2, MOST_UNITS
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if detectable_sd(middle, alpha, power, family) * sd <= size else (middle + 1, high)
-    return low
+    return least_number(lambda units: -detectable_sd(units, alpha, power, family) * sd, -size, MOST_UNITS)
 
 
 def detectable_sd(units: int, alpha: float = 0.05, power: float = 0.8, family: int = 1) -> float:

@@ -61,10 +61,9 @@ def adjust_family(
     if not inside:
         return records
     means, sds, units = ([record[key] for record in inside] for key in ("risk_difference", "sd", "units"))
-    found = moderate_tests(means, sds, units)
     sd, tested = pooled_sd(inside), sum(not math.isnan(record["p"]) for record in inside)
     plain = paired.adjust([record["p"] for record in inside])
-    shared = paired.adjust(p_moderated := [float(p) for p in found.p])
+    shared = paired.adjust(p_moderated := moderate_tests(means, sds, units).tolist())
     for record, p in zip(inside, _failure_p(inside), strict=True):
         record["p_failure"] = p
     for record, *tests in zip(inside, plain, p_moderated, shared, strict=True):
