@@ -37,9 +37,8 @@ def stories(tally: Tally, rng: np.random.Generator, given: tuple[int, float, flo
     own = np.sqrt(1 - 0.81)  # so that the marginal probabilities stay those of a standard deviation of 1
     arms = [expit(mean + shared + rng.normal(0, own, count)) for mean in means]
     control, treated = ((rng.random(count * QUESTIONS) < np.repeat(p, QUESTIONS)).astype(float) for p in arms)
-    _noted(
-        tally, ("the same stories", where, at), clustered.paired_effect(treated, control, story[: control.size]), true
-    )
+    found = clustered.pairs_effect(clustered.pair_sums(treated, control, story[: control.size]))
+    _noted(tally, ("the same stories", where, at), found, true)
 
 
 def _noted(tally: Tally, names: tuple[str, str, str], found: Effect, true: float) -> None:

@@ -330,26 +330,23 @@ def _layers(row: Row, tables: Tables) -> Card:
         clause = _mechanism(row, tables) if name == "c" else _beside(name, beside)
         grounds.append((f"{words} ({name.upper()})", f"{_with(row, name)}{clause}."))
         marks += mark_of(words, row, name, (f"{name}_low", f"{name}_high"))
-    remark = TEXTS["layers_remark"]
+    verdict, tone = _how_many(shown, unknown)
+    return Card(QUESTION, verdict, tone, tuple(grounds), TEXTS["layers_remark"], tuple(marks))
+
+
+def _how_many(shown: dict[str, bool], unknown: list[str]) -> tuple[str, str]:
+    """The verdict on the layers and its tone. shown: whether each that is known is shown."""
     if not shown:
-        return Card(QUESTION, "Nothing is known", OPEN, tuple(grounds), remark)
+        return "Nothing is known", OPEN
     if all(shown.values()) and not unknown:
-        return Card(
-            QUESTION,
-            f"All three layers are shown, by more than {cell(MARGIN)}",
-            GOOD,
-            tuple(grounds),
-            remark,
-            tuple(marks),
-        )
+        return f"All three layers are shown, by more than {cell(MARGIN)}", GOOD
     parted = {
         "shown": [words for words, is_shown in shown.items() if is_shown],
         "not shown": [words for words, is_shown in shown.items() if not is_shown],
         "not known": unknown,
     }
     said = "; ".join(f"{how}: {', '.join(words)}" for how, words in parted.items() if words)
-    bad = not any(shown.values()) and not unknown
-    return Card(QUESTION, capitalize_first(said), BAD if bad else OPEN, tuple(grounds), remark, tuple(marks))
+    return capitalize_first(said), OPEN if any(shown.values()) or unknown else BAD
 
 
 def _figures(model: str, tables: Tables) -> dict[str, list[tuple[float, float, float]]]:

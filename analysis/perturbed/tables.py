@@ -511,9 +511,9 @@ def _within(part: pl.DataFrame) -> Record:
     if both.is_empty():
         undefined = ("share_treated", "share_control", "risk_difference", "rd_low", "rd_high", "p")
         return {**found, **dict.fromkeys(undefined, math.nan), "target": None, "method": "no stage has both"}
-    effect = clustered.paired_effect(
-        both["on"].to_numpy(), both["off"].to_numpy(), integer_codes(both["cluster"]), integer_codes(both["stage"])
-    )
+    sides, names = (both[name].to_numpy() for name in ("on", "off")), ("cluster", "stage")
+    pairs = clustered.pair_sums(*sides, *(integer_codes(both[name]) for name in names))
+    effect = clustered.pairs_effect(pairs, strata=True)
     columns = effect_columns(effect, NEW)
     shown = ("share_treated", "share_control", "risk_difference", "rd_low", "rd_high")
     return {**found, **{name: columns[name] for name in shown}, "p": effect.p, "target": NEW, "method": effect.method}

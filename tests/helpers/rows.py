@@ -36,6 +36,13 @@ def matched_effect(*columns: npt.ArrayLike) -> Effect:
     return clustered.cells_effect(ArmSums.of(*columns).cells())
 
 
+def paired_effect(
+    treated: npt.ArrayLike, control: npt.ArrayLike, cluster: npt.ArrayLike, stratum: npt.ArrayLike | None = None
+) -> Effect:
+    sums = clustered.pair_sums(treated, control, cluster, stratum)
+    return clustered.pairs_effect(sums, strata=stratum is not None)
+
+
 def pooled_effect(*columns: npt.ArrayLike, level: float = 0.95) -> Effect:
     return strata.pooled_effect(ArmSums.of(*columns), level)
 

@@ -11,11 +11,12 @@ from tests.helpers.rows import (
     clustered_share,
     mantel_haenszel,
     matched_effect,
+    paired_effect,
     repeated_share,
     these_strata_effect,
     unmatched_effect,
 )
-from tomserve.stats.clustered import clustered_mean, designed_share, new_units_share, paired_effect
+from tomserve.stats.clustered import clustered_mean, designed_share, new_units_share
 from tomserve.stats.clusters import effective_n, intraclass
 from tomserve.stats.proportions import wilson
 

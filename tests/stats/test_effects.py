@@ -10,10 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.drawn import study
-from tests.helpers.rows import matched_effect, pooled_effect, these_strata_effect, unmatched_effect
+from tests.helpers.rows import matched_effect, paired_effect, pooled_effect, these_strata_effect, unmatched_effect
 from tomserve.stats.accuracy import task_mean
 from tomserve.stats.association import phi
-from tomserve.stats.clustered import paired_effect
 from tomserve.stats.effects import Effect, inverted_p
 from tomserve.stats.paired import moderate_tests
 from tomserve.stats.selection import above_all, sign_flips

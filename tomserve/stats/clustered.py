@@ -80,7 +80,9 @@ def pair_sums(
     cluster: npt.ArrayLike,
     stratum: npt.ArrayLike | None = None,
 ) -> PairSums:
-    """The sums of items with their outcomes; parameters and errors as for `paired_effect`."""
+    """The sums of the outcomes of two conditions on the same items, for `pairs_effect`. treated_outcome,
+    control_outcome: [items], nan left out. cluster: [items]. stratum: whose units are strata; None for clusters. Raises
+    ValueError for columns of unequal length."""
     t, c, clusters = (
         np.asarray(treated_outcome, dtype=float),
         np.asarray(control_outcome, dtype=float),
@@ -98,29 +100,14 @@ def pair_sums(
     return PairSums(cells // max(1, len(names)), items.astype(np.int64), treated, control, changed)
 
 
-def paired_effect(
-    treated_outcome: npt.ArrayLike,
-    control_outcome: npt.ArrayLike,
-    cluster: npt.ArrayLike,
-    stratum: npt.ArrayLike | None = None,
-    level: float = 0.95,
-) -> Effect:
+def pairs_effect(pairs: PairSums, level: float = 0.95, *, strata: bool = False) -> Effect:
     """Effect of two conditions on the same items: the mean of the units' differences.
 
-    Without `stratum` the units are clusters, for further clusters of these strata; with it strata, each a mean of its
-    clusters' means, for new strata. t interval and test, units - 1 df, for independent units; the sign-flip test needs
-    symmetric differences only. Where differences do not vary the interval is Tango's for an effective number of pairs
-    (correlated by .1 within a unit); where fewer than five answers changed, the smallest that holds both.
-
-    treated_outcome, control_outcome: of the same items [items], nan left out. cluster, stratum: [items]. Raises
-    ValueError for columns of unequal length."""
-    return pairs_effect(
-        pair_sums(treated_outcome, control_outcome, cluster, stratum), level, strata=stratum is not None
-    )
-
-
-def pairs_effect(pairs: PairSums, level: float = 0.95, *, strata: bool = False) -> Effect:
-    """The effect of `paired_effect` from sums. strata: whether units are strata, which only the method's words need."""
+    Units that are clusters speak for further clusters of these strata; strata, each a mean of its clusters' means, for
+    new strata. t interval and test, units - 1 df, for independent units; the sign-flip test needs symmetric differences
+    only. Where differences do not vary the interval is Tango's for an effective number of pairs (correlated by .1
+    within a unit); where fewer than five answers changed, the smallest that holds both. strata: whether units are
+    strata, which only the method's words need."""
     t, c = pairs.by_unit(pairs.treated), pairs.by_unit(pairs.control)
     return unit_effect(t, c, _design(pairs, t - c, strata=strata), level)
 

@@ -262,7 +262,7 @@ def permutation_p(sums: ArmSums, draws: int = 9999, seed: int = 0) -> float:
     both arms. Where a stratum has more than SINGLY clusters and an arm one, that one is drawn. Raises ValueError for a
     cluster in both arms."""
     if ((np.diff(sums.stratum) == 0) & (np.diff(sums.cluster) == 0)).any():
-        raise ValueError("a cluster is in both arms of its stratum; use clustered.paired_effect")
+        raise ValueError("a cluster is in both arms of its stratum; use clustered.pairs_effect")
     cells = sums.cells()
     if not len(cells.means):
         return math.nan

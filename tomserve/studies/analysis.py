@@ -7,7 +7,7 @@ one file and the sums of all clusters are in memory. Both ways give the same tab
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -91,10 +91,15 @@ def _check_measured_runs(scores: pl.DataFrame, study: Study) -> None:
         raise ConfigError("score table: column 'model' has empty cells")
     if "run" not in scores.columns or study.across:
         return
+    for model, runs, hint in _several_runs(scores):
+        raise ConfigError(f"runs {', '.join(runs)} measured one model, {model!r}; {hint}")
+
+
+def _several_runs(scores: pl.DataFrame) -> Iterator[tuple[str, list[str], str]]:
+    """Each model of which there are several runs, with these, and how to tell them apart."""
     runs_of = scores.group_by("model").agg(pl.col("run").drop_nulls().unique().sort())
     for model, runs in runs_of.filter(pl.col("run").list.len() > 1).sort("model").iter_rows():
-        hint = " ".join(f"--label {run}=NAME" for run in runs)
-        raise ConfigError(f"runs {', '.join(runs)} measured one model, {model!r}; tell them apart by {hint}")
+        yield model, runs, "tell them apart by " + " ".join(f"--label {run}=NAME" for run in runs)
 
 
 def _check_columns(scores: pl.DataFrame, required: Sequence[str]) -> None:
@@ -133,9 +138,7 @@ def _check_runs(scores: pl.DataFrame, across: bool) -> None:
     both, and where they ask different benchmarks."""
     if not {"run", "model", "strategy", "item"} <= set(scores.columns):
         return
-    runs_of = scores.group_by("model").agg(pl.col("run").drop_nulls().unique().sort())
-    for model, runs in runs_of.filter(pl.col("run").list.len() > 1).sort("model").iter_rows():
-        hint = "tell them apart by " + " ".join(f"--label {run}=NAME" for run in runs)
+    for model, runs, hint in _several_runs(scores):
         rows = scores.filter(pl.col("model") == model)
         twice = rows.filter(pl.struct("strategy", "item").is_duplicated()).sort("strategy", "item", "run")
         if twice.height:

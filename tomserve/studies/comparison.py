@@ -75,18 +75,12 @@ class Difference(NamedTuple):
 
 def manifest_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
     """The fields in which two manifests differ, without SKIPPED; what is less deeply nested comes first."""
-    alone = _strategies_of_one(a, b)
+    strategies = [{*one} if isinstance(one := side.get("strategies"), Mapping) else set() for side in (a, b)]
+    alone = {f"strategies.{name}" for name in strategies[0] ^ strategies[1]}
     first, second = dict(_flat(a, alone)), dict(_flat(b, alone))
     names = sorted({*first, *second}, key=lambda name: (name.count("."), name))
     found = [Difference(name, first.get(name, ABSENT), second.get(name, ABSENT)) for name in names]
     return [one for one in found if one.a != one.b]
-
-
-def _strategies_of_one(a: Mapping[str, Any], b: Mapping[str, Any]) -> set[str]:
-    """The names of the fields of strategies that only one of two manifests has."""
-    both = [one.get("strategies") for one in (a, b)]
-    first, second = ({*one} if isinstance(one, Mapping) else set() for one in both)
-    return {f"strategies.{name}" for name in first ^ second}
 
 
 def _flat(value: Mapping[str, Any], alone: Collection[str], prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -17,6 +17,7 @@ from tomserve.stats.equivalence import VERDICTS, compare_margin, units_for_margi
 from tomserve.stats.paired import mean_interval, t_p
 from tomserve.stats.proportions import Interval, tango
 from tomserve.studies import contrasts
+from tomserve.studies.answer_rows import drop_undefined, split_by
 from tomserve.studies.breakdowns import By, inner_names, left_out_lines, parse_factors, value_text
 from tomserve.studies.breakdowns import table_name as name_of
 from tomserve.studies.contrasts import Record, adjust_family, contrast, integer_codes
@@ -395,17 +396,15 @@ def effects_by(pairs: pl.DataFrame, questions: pl.DataFrame, by: Sequence[By]) -
 
 def records_frame(records: Sequence[Record]) -> pl.DataFrame:
     """The records as a table, in which what is undefined or infinite is null."""
-    frame = pl.DataFrame(records, infer_schema_length=None)
-    floats = [name for name, kind in frame.schema.items() if kind.is_float()]
-    return frame.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in floats)
+    return drop_undefined(pl.DataFrame(records, infer_schema_length=None))
 
 
 def _effects(pairs: pl.DataFrame, owns: Sequence[str]) -> list[Record]:
     """The rows of one strategy, in the order of the values, tested together."""
     staged = "stage" if pairs["stage"].null_count() == 0 else None
     found: list[Record] = []
-    for place, (key, part) in enumerate(pairs.sort(owns, maintain_order=True).group_by(owns, maintain_order=True)):
-        named = {"strategy": part["strategy"][0], **dict(zip(owns, map(value_text, key), strict=True))}
+    for place, (key, part) in enumerate(split_by(pairs, owns)):
+        named = {"strategy": part["strategy"][0], **{name: value_text(value) for name, value in key.items()}}
         found.append({**named, _CELL: str(place), **contrast(part, staged)})
     rows = adjust_family(found, [row[_CELL] for row in found], _CELL, CLASS_WORDS, "stage" if staged else "task")
     return [{name: value for name, value in row.items() if name != _CELL} for row in rows]

@@ -475,12 +475,10 @@ def prompting_effects(
     """By model and values of the keys, each strategy against another (see `controls_of`) on the items that both were
     asked: the `contrast` of the two after the columns model, keys, treatment and control. A strategy without an item in
     common with such a one is left out. rows: prepared rows, in the order in which the values shall stand."""
-    names = ["model", *keys]
-    for key, part in rows.group_by(names, maintain_order=True):
+    for key, part in answer_rows.split_by(rows, ("model", *keys), sort=False):
         for treatment, controls in controls_of(part["strategy"].unique(maintain_order=True).to_list(), baseline):
             for control in controls:
                 pairs = pair_rows(part.filter(strategy=treatment), part.filter(strategy=control))
                 if pairs.height:
-                    named = dict(zip(names, key, strict=True)) | {"treatment": treatment, "control": control}
-                    yield {**named, **contrast(pairs)}
+                    yield {**key, "treatment": treatment, "control": control, **contrast(pairs)}
                     break

@@ -128,11 +128,8 @@ class Gaps:
         if not self.unread:
             return ""
         first = f"first: {self.first}; " if self.first else ""
-        return f"{self.source}: {self.unread:,} of {self.replies:,} replies could not be read; {first}see {self._list}"
-
-    @property
-    def _list(self) -> str:
-        return self._list_of("unread")
+        told = f"{self.unread:,} of {self.replies:,} replies could not be read"
+        return f"{self.source}: {told}; {first}see {self._list_of('unread')}"
 
     def _list_of(self, what: str) -> str:
         return f"`tomserve runs {self.source_argument or shell_argument(self.source)} --{what}`"

@@ -17,7 +17,7 @@ from tomserve.stats.crossed_random import (
     shared_weights,
 )
 from tomserve.stats.proportions import Interval
-from tomserve.studies.answer_rows import prepare_rows
+from tomserve.studies.answer_rows import prepare_rows, split_by
 from tomserve.studies.breakdowns import value_text
 from tomserve.studies.presentation import Excerpt
 
@@ -103,8 +103,7 @@ def _shares(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
         if (kind in (pl.String, pl.Boolean)) and name not in {*COLUMNS, "person", "right"}
         if not name.startswith(("metric_", "rule_")) and 2 <= rows[name].drop_nulls().n_unique() <= MOST_VALUES
     ]
-    for (model, strategy), part in rows.group_by(["model", "strategy"], maintain_order=True):
-        arm = {"model": model, "strategy": strategy}
+    for arm, part in split_by(rows, ("model", "strategy"), sort=False):
         yield {**arm, "factor": OVERALL, "value": None, **_share(part)}
         for name in factors:
             known = part.drop_nulls(name)
@@ -125,7 +124,7 @@ def _share(rows: pl.DataFrame) -> dict[str, Any]:
 def _effects(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
     if CLASS not in rows.columns or NONE not in rows[CLASS].to_list():
         return
-    for (model, strategy), part in rows.group_by(["model", "strategy"], maintain_order=True):
+    for arm, part in split_by(rows, ("model", "strategy"), sort=False):
         for name in part[CLASS].drop_nulls().unique(maintain_order=True):
             two = part.filter(pl.col(CLASS).is_in([name, NONE]))
             if name == NONE or two[CLASS].n_unique() < 2:
@@ -134,7 +133,7 @@ def _effects(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
             right = two["right"].cast(pl.Float64).to_numpy()
             found = crossed_difference(right, treated, two["person"].to_numpy(), two["cluster"].to_numpy())
             sides = {"share_treated": right[treated].mean(), "share_control": right[~treated].mean()}
-            yield {"model": model, "strategy": strategy, CLASS: name, **sides, **_difference(found, two)}
+            yield {**arm, CLASS: name, **sides, **_difference(found, two)}
 
 
 def _difference(found: Interval, rows: pl.DataFrame) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from tomserve.stats.power import (
 from tomserve.studies.answer_rows import BASELINE, prepare_rows
 from tomserve.studies.contrasts import WORTH, integer_codes, pair_rows
 from tomserve.studies.people import CLASS, NONE, people_answers
+from tomserve.studies.presentation import finite_or_none
 
 # Standard deviations that the units' differences are assumed to have, on the scale of a share (0 to 1), where no run
 # tells.
@@ -186,11 +187,11 @@ def _comparisons(
         given = {f", SD {sd:g}": sd for sd in SD}
         if known is not None:
             given = {"": known.get(test_family(name) or name, math.nan)}
-            row["sd"] = _known_or_none(given[""])
+            row["sd"] = finite_or_none(given[""])
         for label, sd in given.items():
             least = minimum_detectable_effect(count, sd, alpha, power, tested)
-            row[f"{SMALLEST}{label}"] = _known_or_none(least)
-            row[f"if all are affected{label}"] = _known_or_none(minimum_detectable_effect(count, sd, alpha, power))
+            row[f"{SMALLEST}{label}"] = finite_or_none(least)
+            row[f"if all are affected{label}"] = finite_or_none(minimum_detectable_effect(count, sd, alpha, power))
         label, sd = next(iter(given.items()))
         rows.append({**row, f"units_needed for {WORTH:g}{label}": count_units(WORTH, sd, alpha, power, tested)})
     return rows
@@ -267,10 +268,6 @@ def _pool_spreads(listed: Iterable[npt.NDArray[np.float64]]) -> float:
     several = [one for one in listed if one.size > 1]
     freedom = sum(one.size - 1 for one in several)
     return math.sqrt(sum((one.size - 1) * float(one.var(ddof=1)) for one in several) / freedom) if freedom else math.nan
-
-
-def _known_or_none(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 PEOPLE_EFFECTS = (0.1, 0.2)  # The differences of shares that are planned for

@@ -142,9 +142,8 @@ def _shares(rows: pl.DataFrame, factor: str, order: Sequence[str], *, effective:
     """The shares by the values of a factor in this order. factor: its column, which is called like no other. effective:
     whether intervals count effective numbers of answers."""
     sums_up = studies.contrasts.sums_of_answers
-    placed = rows.drop_nulls(factor).sort(
-        "model", pl.col(factor).cast(pl.Enum(dict.fromkeys(order))), maintain_order=True
-    )
+    by_value = pl.col(factor).cast(pl.Enum([*dict.fromkeys(order)]))
+    placed = rows.drop_nulls(factor).sort("model", by_value, maintain_order=True)
     for key, part in split_by(placed, ("model", "strategy", factor), sort=False):
         yield {**key, **(studies.contrasts.effective_share_of_sums(sums_up(part)) if effective else share(part))}
 

@@ -186,23 +186,19 @@ def input_fields(record: runfolder.Record) -> list[tuple[str, str]]:
     return [(f"scores: {name}", text) for name, text in (*files, *named)]
 
 
-def provenance(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The manifest as pairs of a field (nested names joined by dots) and its text, in which credentials are left out
-    and missing values are said to be unknown."""
-    return list(_fields("", manifest))
-
-
-def _fields(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
+def provenance(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """A manifest as pairs of a field (nested names joined by dots) and its text, in which credentials are left out and
+    missing values are said to be unknown; or a value of it, whose field is `prefix`."""
     if isinstance(value, Mapping) and value:
         for name, inner in value.items():
             path = f"{prefix}.{name}" if prefix else str(name)
             if is_secret_name(str(name)) and not isinstance(inner, Mapping):
                 yield path, "(not shown)"
             else:
-                yield from _fields(path, inner)
+                yield from provenance(inner, path)
     elif isinstance(value, list) and any(isinstance(inner, Mapping) for inner in value):
         for number, inner in enumerate(value, 1):
-            yield from _fields(f"{prefix} {number}", inner)
+            yield from provenance(inner, f"{prefix} {number}")
     else:
         yield prefix, _field_text(value)
 
