@@ -28,7 +28,9 @@ def discoveries(tally: Tally, study: Study, records: list[Record], at: tuple[str
     where, here = at
     affected: Flags = np.array(study.design.effects) != 0
     everywhere: Flags = np.asarray(study.there.all(axis=0))[1:]
-    flips = paired.adjust([record["p_sign_flip"] for record in records], "by")
+    flip_p = np.array([record["p_sign_flip"] for record in records], dtype=float)
+    steps = float((1 / np.arange(1, 1 + np.isfinite(flip_p).sum())).sum())  # as Benjamini and Yekutieli
+    flips = [value * steps for value in paired.adjust(flip_p.tolist())]
     methods = {
         "t + BH": ([record["p_adjusted"] for record in records], True),
         "moderated t + BH": ([record["p_moderated_adjusted"] for record in records], True),
