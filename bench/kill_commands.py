@@ -40,7 +40,8 @@ from _figures import figure
 from tests.conftest import running
 from tests.helpers import batches, mechanism, subjects
 from tests.helpers.answerers import Answerer, some_items
-from tests.helpers.parted import divided_example, whole_example
+from tests.helpers.examples import copied_run
+from tests.helpers.parted import divided_example
 from tests.helpers.queues import free_port, until
 from tomserve.cli import main
 from tomserve.runs.journal import read_rows
@@ -203,7 +204,7 @@ def prepare(name: str, folder: Path) -> None:
     """Make a folder in which the command of that name can run."""
     runs = folder / "runs"
     runs.mkdir(parents=True)
-    whole_example(runs, "whole")
+    copied_run(runs / "whole")
     if name.startswith("merge"):
         divided_example(runs)
     if name == "merge again":  # one part of three is there at first

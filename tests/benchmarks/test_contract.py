@@ -9,13 +9,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
 from tests.conftest import DATA as OTHERS
 from tests.conftest import ROOT, Outcome
-from tests.helpers import choices_files, dyntom, tombench
+from tests.helpers import dyntom, tombench
 from tomserve import benchmarks
 from tomserve.benchmarks import ALL, Benchmark
 from tomserve.benchmarks.published.base import row_digest
@@ -37,17 +36,9 @@ def copied(*names: str) -> Callable[[Path], Path]:
     return lambda folder: max(Path(shutil.copy(DATA / name, folder)) for name in names)
 
 
-def written(name: str, content: Callable[[], Any]) -> Callable[[Path], Path]:
-    def write(folder: Path) -> Path:
-        (folder / name).write_text(json.dumps(content()), "utf-8")
-        return folder / name
-
-    return write
-
-
-def lines(folder: Path) -> Path:
-    (folder / "mmtom.json").write_text("\n".join(map(json.dumps, choices_files.mmtom_rows())), "utf-8")
-    return folder / "mmtom.json"
+def tree(name: str) -> Callable[[Path], Path]:
+    """A copy of this folder of tests/data."""
+    return lambda folder: Path(shutil.copytree(DATA / name, folder / "data"))
 
 
 def exported(name: str) -> Callable[[Path], Path]:
@@ -64,15 +55,15 @@ SAMPLES: dict[str, tuple[Callable[[Path], Path], int, int, str]] = {
     "bigtom": (copied("bigtom_small.csv"), 24, 116, "780adea6 5ab90752 54157cae"),
     "bundles": (copied("practice_stage.yaml"), 16, 16, "a9ff21ea 8c079fb9 2e4a4f66"),
     "dyntom": (lambda folder: dyntom.write_trials(folder / "data", 2), 142, 142, "9bd34470 eca12938 820f30d0"),
-    "fantom": (choices_files.fantom_rows, 10, 10, "e8757fc9 292e520e bdcfb452"),
+    "fantom": (tree("choices/FANToM"), 10, 10, "e8757fc9 292e520e bdcfb452"),
     "hitom": (copied("hitom_small.json"), 15, 15, "adfe9496 f18b6517 d2fe1ff4"),
     "items": (exported("items"), 30, 30, "87ea7536 47503663 d18c778a"),
-    "mmtom": (lines, 8, 8, "0a68fa64 c4470f31 99847d63"),
-    "mumatom": (written("mumatom.json", choices_files.mumatom_scenes), 8, 8, "1894f426 87d4adbf 0ddc163b"),
-    "opentom": (lambda folder: Path(shutil.copytree(DATA / "opentom_small", folder / "data")), 69, 69, "74a72150 be6372f2 852b22e9"),
+    "mmtom": (copied("choices/mmtom.json"), 8, 8, "0a68fa64 c4470f31 99847d63"),
+    "mumatom": (copied("choices/mumatom.json"), 8, 8, "1894f426 87d4adbf 0ddc163b"),
+    "opentom": (tree("opentom_small"), 69, 69, "74a72150 be6372f2 852b22e9"),
     "perturbed": (copied("practice_stage.yaml"), 16, 16, "c64d73eb 0604a605 2e4a4f66"),
     "perturbed-2": (copied("practice_stage_2.yaml"), 72, 72, "46f3c7b9 c808ec73 cf766adb"),
-    "tomato": (written("tomato_fb.json", choices_files.tomato_questions), 4, 4, "68cbc08f 4be6ca95 65623f5e"),
+    "tomato": (copied("choices/tomato_fb.json"), 4, 4, "68cbc08f 4be6ca95 65623f5e"),
     "tombench": (tombench.write, 42, 84, "963477ee 6c80397b 2686bc07"),
     "tomi": (copied("tomi_small.txt", "tomi_small.trace"), 18, 18, "421764c3 1c8b3554 a2096a6e"),
     "ullman": (copied("ullman_small.csv"), 3, 3, "69090684 81818d37 229b8a12"),
@@ -285,7 +276,7 @@ FAULTS = [
     ("opentom", "attitude.json", "\"negative\"", "\"angry\"", "attitude.json: 10000001[0].answer: is 'angry'; expected positive or neutral"),
     ("opentom", "location_fg_so_new.json", "\"tool_box\"", "\"hat\"", "so_new.json: 10000001[0].answer: is 'hat'; expected tool_box or"),
     ("opentom", "attitude.json", "As Silas", "As Kurt", "attitude.json: 10000001[0].question: is"),
-    ("tomato", "*.json", "^.", "{", "tomato_fb.json:1: is no JSON"),
+    ("tomato", "*.json", "^.", "{", "tomato_fb.json:2: is no JSON"),
     ("tomato", "*.json", "\"a_idx\": 1", "\"a_idx\": 4", "questions[0].a_idx: is 4; expected one of 0, 1, 2, 3"),
     ("tomato", "*.json", "\"a_idx\": 1", "\"a_idx\": 2", "questions[0].a_str: is 'She wants glad of the tea'; expected the text of a2"),
     ("tombench", "Hidden*", "\\{", "", "Hidden Emotions.jsonl:1: is no JSON"),

@@ -2,13 +2,13 @@
 
 import csv
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import data_file
-from tests.helpers.choices_files import QUESTIONS, fantom_name, fantom_rows, fantom_sets
+from tests.conftest import ROOT, data_file
 from tests.helpers.strategies import talk
 from tomserve.benchmarks.published.base import git_blob_name
 from tomserve.benchmarks.published.fantom import BENCHMARK, METRIC, OWN
@@ -17,41 +17,49 @@ from tomserve.prompting.strategy import Strategy
 from tomserve.scoring.answers import Reading, read_reply
 from tomserve.scoring.labels import LetteredChoices
 
+CHOICES = ROOT / "tests/data/choices"
+FIRST = "FANToM_accessible_short_context_first-order.csv"
 
-def test_the_official_file_has_the_same_questions_and_says_its_pieces(tmp_path: Path) -> None:
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The eight CSV files, as AutoToM names them but for the colons, which not every file system takes."""
+    return Path(shutil.copytree(CHOICES / "FANToM", tmp_path / "f"))
+
+
+def test_the_official_file_has_the_same_questions_and_says_its_pieces(folder: Path, tmp_path: Path) -> None:
     """The authors' program reads the file by pandas, which takes sets row by row and column by column."""
-    sets, path = fantom_sets(), tmp_path / "fantom_v1.json"
+    path = CHOICES / "fantom_v1.json"
+    sets = json.loads(path.read_text())
     columns = {name: {str(row): one[name] for row, one in enumerate(sets)} for name in sets[0]}
     (tmp_path / "columns.json").write_text(json.dumps(columns))
-    path.write_text(json.dumps(sets))
-    items, rows = list(BENCHMARK.items(path)), list(BENCHMARK.items(fantom_rows(tmp_path / "f")))
+    items, rows = list(BENCHMARK.items(path)), list(BENCHMARK.items(folder))
     assert items == list(BENCHMARK.items(tmp_path / "columns.json"))
     asked = [sorted((one.id, one.question, one.answer, one.factors["order"]) for one in of) for of in (items, rows)]
     assert asked[0] == asked[1]
     assert {(item.factors["part"], item.cluster) for item in items} == {("0-1", "conversation/0")}
     assert {item.factors["piece"] for item in items} == {"0-1-0/heard", "0-1-0/missed", "0-1-1/missed"}
     assert "2 questions whose two options are the same are left out." in BENCHMARK.audit(path, print).lines
-    own = tmp_path / "f" / fantom_name(True, "short", 1)
+    own = folder / FIRST
     own.write_text(own.read_text().replace("Ian: So little!", "Ian: "))
     assert "1 questions show a conversation in which somebody's line is empty." in BENCHMARK.audit(own, print).lines
 
 
-def test_passages_of_one_conversation_are_one_cluster(tmp_path: Path) -> None:
+def test_passages_of_one_conversation_are_one_cluster(folder: Path) -> None:
     """Also a passage that is asked about alone, if the text of one conversation holds it; and no other."""
-    fantom_rows(tmp_path)
     more = [("Ian: So little!\nUgo: I am back.", "What does Ugo believe?"), ("Eva: Hello.", "What does Eva believe?")]
-    with (tmp_path / fantom_name(True, "short", 1)).open("a", encoding="utf-8", newline="") as file:
+    with (folder / FIRST).open("a", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows(
             [told, question, "['It is so.', 'It is not so.']", "It is so."] for told, question in more
         )
-    items = {item.question: item for item in BENCHMARK.items(tmp_path)}
-    boat, within, other = (items[question] for question in (QUESTIONS[True, 1][0][0], more[0][1], more[1][1]))
+    items = {item.question: item for item in BENCHMARK.items(folder)}
+    boat, within, other = (items[question] for question in ("What does Ian believe about the price of Pia's old boat?", more[0][1], more[1][1]))
     assert boat.cluster == within.cluster != other.cluster
     assert boat.factors["part"] != within.factors["part"]
 
 
-def test_rules_read_the_options_alone(tmp_path: Path) -> None:
-    item = next(iter(BENCHMARK.items(fantom_rows(tmp_path))))
+def test_rules_read_the_options_alone(folder: Path) -> None:
+    item = next(iter(BENCHMARK.items(folder)))
     same = item.model_copy(update={"choices": ("Ugo knows.", "Ugo knows it all."), "answer": "Ugo knows."})
     assert [rule.answer(same) for rule in OWN] == ["Ugo knows.", "Ugo knows it all."]
 
@@ -60,8 +68,8 @@ OFFICIAL = ["({0})", "{0}) Ugo knows", "{0}.", "{0}: yes", "{0}, yes", "{0}", "I
 OFFICIAL += ["({1}) and not ({0})"]
 
 
-def test_the_official_reading_is_that_of_the_authors_program(tmp_path: Path) -> None:
-    for item in BENCHMARK.items(fantom_rows(tmp_path / "f")):
+def test_the_official_reading_is_that_of_the_authors_program(folder: Path) -> None:
+    for item in BENCHMARK.items(folder):
         letters = "ab" if item.choices[0] == item.answer else "ba"
         for form in (*OFFICIAL, "({1})", "It is {0}"):
             text, right = form.format(*letters), form in OFFICIAL
@@ -71,8 +79,8 @@ def test_the_official_reading_is_that_of_the_authors_program(tmp_path: Path) -> 
     assert METRIC.compute(item, Reading(None, None, text='{"answer": "x"}')) == {}
 
 
-def test_the_official_form_shows_the_conversation_and_the_options_in_brackets(tmp_path: Path) -> None:
-    item = next(iter(BENCHMARK.items(fantom_rows(tmp_path / "f"))))
+def test_the_official_form_shows_the_conversation_and_the_options_in_brackets(folder: Path) -> None:
+    item = next(iter(BENCHMARK.items(folder)))
     turns, _ = talk(Strategy.load("fantom_official"), item, lambda turn: "(a)")
     system, message = turns[0].messages
     assert system["role"] == "system"  # some models' templates would put one of their own there
@@ -81,15 +89,14 @@ def test_the_official_form_shows_the_conversation_and_the_options_in_brackets(tm
 
 
 def test_a_file_without_questions_has_no_audit(tmp_path: Path) -> None:
-    (tmp_path / fantom_name(True, "short", 1)).write_text("context,question,answer_choices,gt_answer\n")
+    (tmp_path / FIRST).write_text("context,question,answer_choices,gt_answer\n")
     with pytest.raises(ContentError, match="holds no questions; take"):
         BENCHMARK.audit(tmp_path, print)
 
 
-def test_validate_names_the_files_that_are_others_or_lack(tmp_path: Path) -> None:
-    fantom_rows(tmp_path)
-    (tmp_path / fantom_name(False, "full", 1)).unlink()
-    found = BENCHMARK.validate(tmp_path, print)
+def test_validate_names_the_files_that_are_others_or_lack(folder: Path) -> None:
+    (folder / "FANToM_inaccessible_full_context_first-order.csv").unlink()
+    found = BENCHMARK.validate(folder, print)
     assert found.code == 1
     assert len(found.sections["problems"]) == 7 + 1
     assert found.sections["problems"][-1] == "Not at hand: inaccessible_full_context_first-order.csv."

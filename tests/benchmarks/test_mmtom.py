@@ -1,11 +1,8 @@
 """MMToM-QA's text part and MuMA-ToM's scenes: audited, decoded, and asked in the authors' form."""
 
 import json
-from pathlib import Path
 
-import pytest
-
-from tests.helpers.choices_files import mmtom_rows
+from tests.conftest import ROOT
 from tests.helpers.strategies import talk
 from tomserve.benchmarks.published.base import audit_items
 from tomserve.benchmarks.published.mmtom import BENCHMARK, METRIC
@@ -14,17 +11,13 @@ from tomserve.prompting.strategy import Strategy
 from tomserve.scoring.answers import Reading, read_reply
 from tomserve.scoring.labels import LetteredChoices
 
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    (tmp_path / "questions.json").write_text("\n".join(map(json.dumps, mmtom_rows())), "utf-8")
-    return tmp_path / "questions.json"
+PATH = ROOT / "tests/data/choices/mmtom.json"
 
 
-def test_the_audit_shows_what_is_asked_twice_and_rules_that_answer_often(path: Path) -> None:
-    assert BENCHMARK.audit(path, print).lines[2].startswith("1 of the questions is asked twice")
+def test_the_audit_shows_what_is_asked_twice_and_rules_that_answer_often() -> None:
+    assert BENCHMARK.audit(PATH, print).lines[2].startswith("1 of the questions is asked twice")
     # A rule that answers one question in eight is shown, one that answers one in forty is not.
-    items = list(BENCHMARK.items(path))
+    items = list(BENCHMARK.items(PATH))
     (said,) = [rule for rule in BENCHMARK.rules if rule.name == "denying choice"]
     silent, speaking = (next(i for i in items if (said.answer(i) is None) is quiet) for quiet in (True, False))
     for times, shown in ((7, True), (39, False)):
@@ -32,12 +25,12 @@ def test_the_audit_shows_what_is_asked_twice_and_rules_that_answer_often(path: P
         assert (table["denying choice"][0] is not None) is shown
 
 
-def test_the_official_form_and_reading(path: Path) -> None:
-    item = list(BENCHMARK.items(path))[2]
+def test_the_official_form_and_reading() -> None:
+    item = list(BENCHMARK.items(PATH))[2]
     asked, _ = talk(Strategy.load("mmtom_official"), item, lambda turn: "b")
     assert asked[0].messages[0]["content"] == "You are a helpful assistant."
     lines = asked[0].messages[1]["content"].splitlines()
-    original = next(iter(list(mmtom_rows())[2:]))["question"].splitlines()
+    original = json.loads(PATH.read_text().splitlines()[2])["question"].splitlines()
     assert [" ".join(line.split()) for line in original if line] == lines[:-1]
     assert lines[-1] == "Answer:"
     for text, right in (("b", True), (" B.", True), ("\nbecause", True), ("a", False), ("(b)", False), ("", False)):

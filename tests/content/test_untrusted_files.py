@@ -13,8 +13,9 @@ import pytest
 import yaml
 
 from tests.conftest import ROOT
+from tests.helpers.examples import copied_run
 from tests.helpers.outcomes import refuses_in_a_line
-from tests.helpers.parted import divided_example, whole_example
+from tests.helpers.parted import divided_example
 from tomserve.content.python_file import module_command
 from tomserve.errors import ConfigError
 from tomserve.web.routes import experiments
@@ -47,7 +48,7 @@ REFUSE = (*BATCH, *PARTS[:2], *CONFIG)
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run of few questions in whose folder one stands, with programs of all kinds in it that leave a mark."""
-    folder = whole_example(tmp_path / "runs")
+    folder = copied_run(tmp_path / "runs/mine")
     lines = (folder / "responses.jsonl").read_bytes().splitlines(keepends=True)[:8]
     asked = {orjson.loads(line)["item"] for line in lines}
     items = (folder / "items.jsonl").read_bytes().splitlines(keepends=True)

@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 from tests.conftest import Cli, Endpoint
-from tests.helpers.parted import divided_example, whole_example
+from tests.helpers.examples import copied_run
+from tests.helpers.parted import divided_example
 from tomserve.distributed.shards import (
     PartState,
     Shards,
@@ -35,7 +36,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_tables_of_the_parts_are_the_table_of_the_whole(runs: Path) -> None:
-    folder, whole = divided_example(runs), whole_example(runs)
+    folder, whole = divided_example(runs), copied_run(runs / "mine")
     done = score_parts(folder)
     assert (done.scored, done.current, done.waiting, done.broken) == ((0, 1, 2), (), (), {})
     found = find_part_tables(folder, done.there).scan().collect().sort("model", "strategy", "item")
@@ -85,7 +86,7 @@ def test_a_broken_part_is_named_and_the_others_are_scored(runs: Path, cli) -> No
 
 
 def test_analyze_says_of_parts_what_it_says_of_the_whole(runs: Path, cli) -> None:
-    divided_example(runs), whole_example(runs)
+    divided_example(runs), copied_run(runs / "mine")
     asked = ("--study", "perturbed", "--format", "json")
     of_whole, parts = (cli("analyze", run, *asked) for run in ("mine", "mine.parts"))
     assert (of_whole.code, parts.code) == (0, 0)
@@ -96,7 +97,7 @@ def test_analyze_says_of_parts_what_it_says_of_the_whole(runs: Path, cli) -> Non
 
 
 def test_a_folder_and_a_pattern_of_tables_are_read_as_one(runs: Path, tmp_path: Path, cli) -> None:
-    scores = scores_of(whole_example(runs))
+    scores = scores_of(copied_run(runs / "mine"))
     first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
     write_scores(scores.head(100), first)
     write_scores(scores.tail(-100).drop("stage"), second)

@@ -18,8 +18,6 @@ from tomserve.faithfulness.measurement import MeasurementResult, measure
 from tomserve.faithfulness.settings import Connection, Settings
 from tomserve.items import Item
 
-Cli = Callable[..., Any]
-
 
 @pytest.fixture
 def server(items: list[Item]) -> Iterator[Endpoint]:

@@ -12,9 +12,9 @@ from itertools import islice
 from pathlib import Path
 
 from tests.conftest import ROOT, Endpoint
-from tests.helpers import batches, harnesses, other_tools, tombench
-from tests.helpers.choices_files import write_all
+from tests.helpers import batches, harnesses, tombench
 from tests.helpers.dyntom import write_trials
+from tests.helpers.foreign_files import REAL
 from tests.helpers.prepared import prepared
 from tests.helpers.ssh import new_key
 from tomserve import benchmarks
@@ -178,8 +178,10 @@ class Reader:
         shutil.copytree(ROOT / "launch/reference/model", self.folder / "my-model")  # a model that has no preset
         if SIGNS:
             new_key(self.folder, "alice@lab")
-        write_all(self.folder)
-        other_tools.write_all(self.folder)
+        shutil.copytree(ROOT / "tests/data/choices", self.folder, dirs_exist_ok=True)
+        shutil.copytree(REAL / "eval", self.folder / "logs")
+        others = shutil.ignore_patterns("*_places_*", "*_surprise_*", "*_twice_*")
+        shutil.copytree(REAL / "samples", self.folder / "samples", ignore=others)
         write_trials(self.folder / "DynToM/data/script/data", 1)
         tombench.write(self.folder / "ToMBench/data")
         question = next(iter(benchmarks.load("hitom", self.folder / "Hi-ToM_data.json")))

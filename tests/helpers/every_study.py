@@ -9,7 +9,7 @@ from random import Random
 import polars as pl
 
 from tests.conftest import ROOT, make_item
-from tests.helpers import chain_tables, choices_files, dyntom, measured_tables, tombench
+from tests.helpers import chain_tables, dyntom, measured_tables, tombench
 from tests.helpers.functional_tables import answers, share
 from tests.helpers.scored import score_table as table_score_table
 from tomserve import benchmarks
@@ -122,14 +122,6 @@ def _functional(_folder: Path) -> pl.DataFrame:
     return combine_scores([*(answers(right, 0.9, strategy=strategy) for strategy, right in asked), inside])
 
 
-def _choices(benchmark: str, name: str) -> Made:
-    def make(folder: Path) -> Path:
-        choices_files.write_all(folder)
-        return folder / name
-
-    return partial(_of, benchmark, make, ("vanilla", "cot"))
-
-
 PLAIN = ("vanilla", "cot")
 MAKERS: Mapping[str, Made] = {
     "accuracy": _run("example"),
@@ -139,15 +131,15 @@ MAKERS: Mapping[str, Made] = {
     "causal": lambda _folder: measured_tables.measured(measured_tables.WORKS, items=60, layers=(1, 2), alphas=(1e-2, 1e-1)),
     "dyntom": partial(_of, "dyntom", lambda folder: dyntom.write_trials(folder, 12), ("dyntom_vanilla", "dyntom_cot")),
     "faithfulness": lambda _folder: chain_tables.measured(chain_tables.SOMETIMES),
-    "fantom": _choices("fantom", "FANToM"),
+    "fantom": partial(_of, "fantom", _there("choices/FANToM"), PLAIN),
     "functional": _functional,
     "hitom": partial(_of, "hitom", None, ("hitom_vanilla", "hitom_cot")),
-    "mmtom": _choices("mmtom", "mmtom.json"),
-    "mumatom": _choices("mumatom", "mumatom.json"),
+    "mmtom": partial(_of, "mmtom", _there("choices/mmtom.json"), PLAIN),
+    "mumatom": partial(_of, "mumatom", _there("choices/mumatom.json"), PLAIN),
     "opentom": partial(_of, "opentom", _there("opentom_small"), PLAIN),
     "perturbed": _run("example"),
     "stability": _stability,
-    "tomato": _choices("tomato", "tomato_fb.json"),
+    "tomato": partial(_of, "tomato", _there("choices/tomato_fb.json"), PLAIN),
     "tombench": partial(_of, "tombench", tombench.write, ("tombench_vanilla", "tombench_cot")),
     "tomi": partial(_of, "tomi", _there("tomi_small.txt"), PLAIN),
     "search": _searched,

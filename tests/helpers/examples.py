@@ -1,7 +1,9 @@
 """Copies of the runs that are committed, to be changed by tests."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -30,9 +32,21 @@ def functional_copy(folder: Path, model: str, strategy: str = "vanilla") -> Path
     worlds = copied_run(folder / "worlds", "functional-example/worlds")
     for path in worlds.iterdir():
         path.write_text(path.read_text("utf-8").replace('"vanilla"', f'"{strategy}"'), "utf-8")
-    manifest = orjson.loads((worlds / "manifest.json").read_bytes())
-    (worlds / "manifest.json").write_bytes(orjson.dumps({**manifest, "model": model}))
+    change_manifest(worlds, model=model)
     return folder
+
+
+def change_manifest(folder: Path, **fields: Any) -> None:
+    """Put these fields into the manifest of a run."""
+    path = folder / "manifest.json"
+    path.write_bytes(orjson.dumps({**orjson.loads(path.read_bytes()), **fields}))
+
+
+def change_rows(folder: Path, change: Callable[[int, dict[str, Any]], dict[str, Any]]) -> None:
+    """Change the rows of a run's journal. change: from the number of a row, and the row."""
+    journal = folder / "responses.jsonl"
+    rows = map(orjson.loads, journal.read_bytes().splitlines())
+    journal.write_bytes(b"".join(orjson.dumps(change(number, row)) + b"\n" for number, row in enumerate(rows)))
 
 
 def shortened(folder: Path, most: int = 24) -> Path:

@@ -31,15 +31,6 @@ def divided_example(runs: Path, parts: int = 3, name: str = "mine") -> Path:
     return folder
 
 
-def whole_example(runs: Path, name: str = "mine") -> Path:
-    """The example run as the run that these parts are merged into."""
-    (runs / name).mkdir(parents=True)
-    for file in ("items.jsonl", "responses.jsonl", "noise.jsonl", "manifest.json"):
-        if (EXAMPLE / file).exists():
-            shutil.copy(EXAMPLE / file, runs / name / file)
-    return runs / name
-
-
 def _record(name: str, of: dict[str, int], parts: int) -> Shards:
     asked = orjson.loads((EXAMPLE / "manifest.json").read_bytes())
     same = (

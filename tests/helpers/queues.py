@@ -4,7 +4,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -20,6 +19,7 @@ from tests.conftest import Endpoint, make_item
 from tomserve.content.paths import runs_root
 from tomserve.items import write_items
 from tomserve.runs.journal import read_rows
+from tomserve.serving.server import free_port
 from tomserve.web import jobs, run_index
 from tomserve.web.jobs import Worker
 from tomserve.web.queue import Queue
@@ -95,12 +95,6 @@ def asked(name: str) -> list[tuple[Any, ...]]:
     path = runs_root() / name / "responses.jsonl"
     found = [row for _, row in read_rows(path)] if path.exists() else []
     return sorted((row["item"], row["strategy"], row.get("turn", 0), row.get("sample", 0)) for row in found)
-
-
-def free_port() -> int:
-    with socket.socket() as made:
-        made.bind(("127.0.0.1", 0))
-        return int(made.getsockname()[1])
 
 
 @contextlib.contextmanager

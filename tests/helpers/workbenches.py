@@ -1,6 +1,5 @@
 """A workbench in this process, its routes, and somebody who is let in."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -11,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
-from tests.helpers.examples import copied_run
+from tests.helpers.examples import change_manifest, copied_run
 from tests.helpers.queues import until
 from tomserve.content.paths import runs_root
 from tomserve.web import accounts, background, run_index
@@ -119,17 +118,9 @@ def made(work: str, *runs: str, **options: Any) -> Result:
 def example(name: str, card: Card | None = None, *, strategies: dict[str, Any] | None = None, **manifest: Any) -> Path:
     """A copy of the committed run under another name, with that card, and with these fields of its manifest changed."""
     folder = copied_run(runs_root() / name)
-    fields = orjson.loads((folder / "manifest.json").read_bytes())
-    for strategy, changed in (strategies or {}).items():
-        fields["strategies"][strategy].update(changed)
-    (folder / "manifest.json").write_bytes(orjson.dumps({**fields, **manifest}))
+    asked = orjson.loads((folder / "manifest.json").read_bytes())["strategies"]
+    changed = {strategy: {**asked[strategy], **fields} for strategy, fields in (strategies or {}).items()}
+    change_manifest(folder, strategies=asked | changed, **manifest)
     if card is not None:
         run_index.write_card(folder, card)
     return folder
-
-
-def rewritten(folder: Path, change: Callable[[int, dict[str, Any]], dict[str, Any]]) -> None:
-    """Change the rows of a run's journal. change: from the number of a row, and the row."""
-    journal = folder / "responses.jsonl"
-    rows = map(orjson.loads, journal.read_bytes().splitlines())
-    journal.write_bytes(b"".join(orjson.dumps(change(number, row)) + b"\n" for number, row in enumerate(rows)))

@@ -15,7 +15,7 @@ import orjson
 import pytest
 
 from tests.conftest import Endpoint, completion, fill, make_item
-from tests.helpers.examples import copied_example, copied_run, shortened
+from tests.helpers.examples import change_manifest, change_rows, copied_example, copied_run, shortened
 from tests.helpers.foreign_files import mapped, sheet
 from tests.helpers.outcomes import passes
 from tests.helpers.reports import run_folder
@@ -140,16 +140,6 @@ def _same_interval(details: Row, row: Mapping[str, str], share: str) -> None:
     assert interval["method"] == row["method"]
 
 
-def _changed(journal: Path, change: Callable[[int, Row], Row]) -> None:
-    rows = [orjson.loads(line) for line in journal.read_bytes().splitlines()]
-    journal.write_bytes(b"".join(orjson.dumps(change(number, row)) + b"\n" for number, row in enumerate(rows)))
-
-
-def _manifest(folder: Path, **changes: Any) -> None:
-    path = folder / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
 def test_the_example_passes_the_schema_and_its_own_program(cli, tmp_path: Path, read: Read) -> None:
     folder = shortened(copied_example(tmp_path), 40)
     options = ("--organization", "Our lab", "--developer", "tomserve", "--relationship", "first_party")
@@ -204,7 +194,7 @@ def test_failures_of_every_kind_are_wrong_and_say_why(cli, tmp_path: Path, read:
             row |= {"usage": None, "timings": None, "served_model": None}
         return row
 
-    _changed(folder / "responses.jsonl", broken)
+    change_rows(folder, broken)
     _exported(cli, folder, tmp_path / "eee", "--developer", "x")
     found = read(tmp_path / "eee")
     rows = [row for _, rows in found.values() for row in rows]
@@ -278,9 +268,9 @@ def test_a_conversation_is_written_whole(cli, endpoint: Endpoint, items_file: Pa
     (failed,) = [row for row in rows if row["error"]]
     assert failed["error"].startswith(("refusal", "unfinished"))
     # A strategy that is another one today cannot say what was asked; the replies are there all the same.
-    manifest = json.loads((tmp_path / "runs/r/manifest.json").read_text())
-    manifest["strategies"]["simtom"]["digest"] = "sha256:" + "0" * 64
-    (tmp_path / "runs/r/manifest.json").write_text(json.dumps(manifest))
+    strategies = json.loads((tmp_path / "runs/r/manifest.json").read_text())["strategies"]
+    strategies["simtom"]["digest"] = "sha256:" + "0" * 64
+    change_manifest(tmp_path / "runs/r", strategies=strategies)
     assert "asks otherwise than the run did" in _exported(cli, "r", tmp_path / "other", "--developer", "x")
     _, again = read(tmp_path / "other")["simtom"]
     first = next(row for row in again if row["sample_id"] == whole[0]["sample_id"])
@@ -320,8 +310,8 @@ def test_replies_of_another_tool_to_open_questions(cli, tmp_path: Path, read: Re
     tables = _analyzed(cli, "r", tmp_path)
     (row,) = _table(tables, "accuracy")
     _same_interval(whole["evaluation_results"][0]["score_details"], row, "accuracy")
-    _manifest(tmp_path / "runs/r", foreign=json.loads((tmp_path / "runs/r/manifest.json").read_text())["foreign"]
-              | {"created": "2026-01-02T03:04:05+01:00"})  # fmt: skip
+    foreign = json.loads((tmp_path / "runs/r/manifest.json").read_text())["foreign"]
+    change_manifest(tmp_path / "runs/r", foreign={**foreign, "created": "2026-01-02T03:04:05+01:00"})
     _exported(cli, "r", tmp_path / "dated")
     assert read(tmp_path / "dated")["imported"][0]["evaluation_timestamp"] == "1767319445"
 
@@ -340,7 +330,7 @@ def test_names_of_models_become_folders_that_every_system_can_have(
     cli, tmp_path: Path, name: str, folder: str | None, code: int, verdict: Verdict
 ) -> None:
     run = shortened(copied_example(tmp_path), 4)
-    _manifest(run, model=name, preset=None)
+    change_manifest(run, model=name, preset=None)
     _exported(cli, run, tmp_path / "eee", "--strategy", "vanilla")
     (whole,) = (tmp_path / "eee").rglob("*.json")
     assert whole.resolve().is_relative_to((tmp_path / "eee/data/perturbed").resolve())
@@ -387,8 +377,8 @@ def test_what_cannot_be_exported_is_said_in_a_line(cli, tmp_path: Path) -> None:
     assert "first_party" in refused(folder, *out, "--relationship", "friend")
     assert "--developer: found '../x'" in refused(folder, *out, "--developer", "../x")
     assert "has none of that name; it has: cot, vanilla" in refused(folder, *out, "--strategy", "cat")
-    _manifest(folder, created="yesterday")
-    _changed(folder / "responses.jsonl", lambda number, row: row | {"time": None})
+    change_manifest(folder, created="yesterday")
+    change_rows(folder, lambda number, row: row | {"time": None})
     assert "manifest.json: created: found 'yesterday'" in refused(folder, *out)
     measured = copied_run(tmp_path / "inside", "functional-example/inside")
     assert "has no replies to export" in refused(measured, *out)

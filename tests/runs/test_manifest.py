@@ -12,6 +12,7 @@ import pytest
 
 import tomserve
 from tests.conftest import ROOT, Endpoint, make_item
+from tests.helpers.examples import change_manifest
 from tests.helpers.measurements import measured_run, study
 from tests.helpers.outcomes import passes, refuses_in_a_line
 from tests.helpers.reports import run_folder
@@ -159,16 +160,11 @@ def run(tmp_path: Path) -> Path:
     return run_folder(tmp_path / "runs/r", {"cot": {item.id: {"text": "tea"} for item in items}}, items)
 
 
-def changed(run: Path, **fields: object) -> None:
-    manifest = orjson.loads((run / "manifest.json").read_bytes())
-    (run / "manifest.json").write_bytes(orjson.dumps({**manifest, **fields}))
-
-
 def test_the_name_of_a_benchmark_is_no_path(cli, run: Path, ran: Path, tmp_path: Path) -> None:
     planted = run / "own.py"
     planted.write_text(RAN.format(str(ran)))
     for name in (str(planted), "./own.py"):
-        changed(run, benchmark=name)
+        change_manifest(run, benchmark=name)
         refuses_in_a_line(cli("score", run, "--gold", "current", "--out", tmp_path / "s.csv"), "is none of tomserve's")
     assert cli("score", run).code in (0, 1)
     assert not ran.exists()
@@ -178,7 +174,7 @@ def test_a_manifest_opens_no_file_that_the_user_has_not_named(
     cli, run: Path, endpoint: Endpoint, items_file: Path, tmp_path: Path
 ) -> None:
     current, out = ("--gold", "current", "--out", tmp_path / "s.csv"), tmp_path / "s.csv"
-    changed(run, benchmark="items", benchmark_path=str(items_file))
+    change_manifest(run, benchmark="items", benchmark_path=str(items_file))
     refuses_in_a_line(cli("score", run, *current), "benchmark_path: names", "so give it by --path")
     assert not out.exists()
     passes(cli("score", run, *current, "--path", items_file))
@@ -190,14 +186,14 @@ def test_a_manifest_opens_no_file_that_the_user_has_not_named(
 
 @pytest.mark.parametrize("name", ["../evil", "./evil/", "..", "", "a\nb", "a\x1b[2Jb", "x" * 300])
 def test_the_name_of_a_strategy_is_a_name(run: Path, name: str) -> None:
-    changed(run, strategies={name: {"digest": "sha256:0", "max_tokens": 64}})
+    change_manifest(run, strategies={name: {"digest": "sha256:0", "max_tokens": 64}})
     with pytest.raises(ConfigError, match=r"manifest\.json: strategies: .*is no name of a strategy"):
         Manifest.read(run)
 
 
 def test_the_name_of_a_strategy_is_no_path(cli, run: Path, ran: Path, tmp_path: Path) -> None:
     folder = write_strategy(tmp_path / "evil", 2, RAN.format(str(ran)) + "def program(item, ask):\n    yield\n")
-    changed(run, strategies={f"{folder}/": {"digest": "sha256:0", "max_tokens": 64}})
+    change_manifest(run, strategies={f"{folder}/": {"digest": "sha256:0", "max_tokens": 64}})
     for command in (("faithfulness", run, "--plan"), ("score", run), ("analyze", run), ("report", run), ("runs", run)):
         refuses_in_a_line(cli(*command), "is no name of a strategy")
     assert not ran.exists()
@@ -215,7 +211,7 @@ def test_no_server_is_started_for_a_folder_that_a_run_names(cli, run: Path, tmp_
 
     for field in ("model", "preset"):
         for place in (str(tmp_path), "./weights", "../weights", "~/weights"):
-            changed(run, **{field: place})
+            change_manifest(run, **{field: place})
             source = SimpleNamespace(folder=run, manifest=Manifest.read(run))
             with pytest.raises(ConfigError, match="is running; run `make serve"):
                 model_access.choose_server(source, Connection(), WaitPolicy())  # type: ignore[arg-type]  # no other part of it is read
@@ -328,7 +324,7 @@ def test_a_measured_table_holds_what_can_be_read(tmp_path: Path) -> None:
         before = path.read_bytes()
         pl.read_parquet(path).with_columns(column).write_parquet(path)
         manifest = orjson.loads((folder / "manifest.json").read_bytes())
-        changed(folder, table={**manifest["table"], "digest": digest_bytes(path.read_bytes())})
+        change_manifest(folder, table={**manifest["table"], "digest": digest_bytes(path.read_bytes())})
         with pytest.raises(ConfigError, match=r"scores.parquet: (column 'kind' is Binary|a column is called )"):
             tomserve.load_scores(folder)
         path.write_bytes(before)

@@ -5,7 +5,6 @@ import ast
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from aiohttp import web
 
 import tomserve
 from tests.conftest import ROOT, Cli, Endpoint, completion, make_item
+from tests.helpers.examples import change_rows
 from tests.helpers.outcomes import passes, refuses_in_a_line
 from tomserve import benchmarks, status
 from tomserve.engine.replies import read_reply
@@ -310,17 +310,6 @@ def asking(endpoint: Endpoint, items_file: Path) -> tuple[object, ...]:
     return (*common, "--strategy", "vanilla", "--run", "r")
 
 
-def journal_path(tmp_path: Path) -> Path:
-    return tmp_path / "runs/r/responses.jsonl"
-
-
-def edit(path: Path, change: Callable[[int, dict], None]) -> None:
-    found = [orjson.loads(line) for line in path.read_bytes().splitlines()]
-    for number, row in enumerate(found):
-        change(number, row)
-    path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in found))
-
-
 def test_every_http_status_is_an_outcome_everywhere(endpoint: Endpoint, cli, items_file: Path, tmp_path: Path) -> None:
     code = 600
     endpoint.script = lambda body, n: web.Response(status=code, text="{}") if n % 2 else None
@@ -399,7 +388,7 @@ def test_a_journal_with_a_status_that_nobody_knows(endpoint: Endpoint, cli, item
     """Counted under its own name, its escape sequences taken out; and asked again on resume."""
     assert cli(*asking(endpoint, items_file)).code == 0
     strange = ("done", "\x1b[2Jgone")
-    edit(journal_path(tmp_path), lambda number, row: row.update(status=strange[number]) if number < 2 else None)
+    change_rows(tmp_path / "runs/r", lambda n, row: {**row, "status": strange[n]} if n < 2 else row)
     done = passes(cli("score", "r"))
     assert "20 answers scored, 18 correct" in done.out
     assert "rows of an unknown status count as failures: 1 done, 1 \ufffd[2Jgone; known: ok, length" in done.err
@@ -427,7 +416,7 @@ def test_a_status_that_is_no_text_is_refused_by_file_line_and_field(cli, tmp_pat
 def test_the_status_of_a_row_is_a_text(endpoint: Endpoint, cli, items_file: Path, tmp_path: Path) -> None:
     assert cli(*asking(endpoint, items_file)).code == 0
     for found in (5, None, ["ok"], ""):
-        edit(journal_path(tmp_path), lambda number, row, found=found: row.update(status=found) if number == 3 else None)
+        change_rows(tmp_path / "runs/r", lambda n, row, found=found: {**row, "status": found} if n == 3 else row)
         refuses_in_a_line(
             cli(*asking(endpoint, items_file)), f"responses.jsonl:4: not a response row (field 'status' is {found!r})"
         )

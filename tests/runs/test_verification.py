@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import ROOT, Cli, Endpoint, make_item
-from tests.helpers.examples import copied_example
+from tests.helpers.examples import change_manifest, copied_example, shortened
 from tests.helpers.ssh import needs_ssh, new_key
 from tests.helpers.talking import FAN_OUT, write_strategy
 from tomserve.errors import ConfigError, MachineError
@@ -27,13 +27,7 @@ from tomserve.runs.verification import SEAL_FILE, Finding, Seal, VerifyOptions, 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A copy of the committed run of two strategies, as far as its first forty items go."""
-    folder = copied_example(tmp_path / "runs")
-    items = (folder / "items.jsonl").read_bytes().splitlines(keepends=True)[:40]
-    known = {orjson.loads(line)["id"] for line in items}
-    rows = (folder / "responses.jsonl").read_bytes().splitlines(keepends=True)
-    (folder / "items.jsonl").write_bytes(b"".join(items))
-    (folder / "responses.jsonl").write_bytes(b"".join(row for row in rows if orjson.loads(row)["item"] in known))
-    return folder
+    return shortened(copied_example(tmp_path / "runs"), 40)
 
 
 def checked(folder: Path, wanted: VerifyOptions | None = None) -> dict[str, Finding]:
@@ -100,8 +94,7 @@ def test_another_right_answer_is_found(run: Path) -> None:
 
 
 def test_another_story_is_found_by_the_keys_of_the_rows_even_where_the_benchmark_is_unknown(run: Path) -> None:
-    manifest = orjson.loads((run / "manifest.json").read_bytes())
-    (run / "manifest.json").write_bytes(orjson.dumps({**manifest, "benchmark": "theirs"}))
+    change_manifest(run, benchmark="theirs")
     item = orjson.loads((run / "items.jsonl").read_bytes().splitlines()[0])
     assert held(run)["prompts"] is True
     edited(run / "items.jsonl", 0, story=[*item["story"][:-1], "Nobody is there."])

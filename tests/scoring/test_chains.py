@@ -249,9 +249,6 @@ def test_a_row_says_where_its_chain_breaks() -> None:
     assert row('{"answer": "tea"}')["chain_break_kind"] == "missing"
 
 
-TEA_LABELS = ("tea", "salt", "unknown")
-
-
 PERFECT = (True, 1.0, 1.0, 1.0, 1.0)
 
 

@@ -87,12 +87,6 @@ def test_factors_become_columns_and_may_not_shadow() -> None:
             make_item(1, factors={name: 2})
 
 
-LONG = tuple(
-    f"{name} knows that {'the kettle and the pan are in the shed, ' * 30}as Ivo said. {name} {end}"
-    for name, end in (("Ida", "does not know who sold them."), ("Udo", "was not told of the sale."))
-)
-
-
 TEA, SALT = '{"answer": "tea"}', '{"answer": "salt"}'
 
 

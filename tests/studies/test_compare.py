@@ -20,6 +20,7 @@ import pytest
 import tomserve
 from tests.conftest import ROOT, Cli, make_item
 from tests.helpers.drawn import crowd
+from tests.helpers.examples import change_manifest, copied_run
 from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
 from tests.helpers.questionnaires import items
 from tests.helpers.reports import run_folder
@@ -48,25 +49,19 @@ from tomserve.studies.contrasts import contrast, pair_rows
 from tomserve.studies.power import Plan, plan_study
 
 
-def changed_manifest(folder: Path, **fields: object) -> None:
-    path = folder / "manifest.json"
-    path.write_bytes(orjson.dumps(orjson.loads(path.read_bytes()) | fields))
-
-
 @pytest.fixture
 def runs(tmp_path: Path) -> tuple[str, str]:
     """The example run, and a copy of it with other answers to six questions and another model."""
     first, second = tmp_path / "runs/first", tmp_path / "runs/second"
-    ignored = shutil.ignore_patterns("scores.parquet", ".lock", "*.txt", "*.log")
     for folder in (first, second):
-        shutil.copytree(ROOT / "runs/example", folder, ignore=ignored)
+        copied_run(folder)
     right = {row["id"]: row["answer"] for row in map(orjson.loads, (first / "items.jsonl").read_bytes().splitlines())}
     rows = [orjson.loads(line) for line in (first / "responses.jsonl").read_bytes().splitlines()]
     vanilla = [row for row in rows if row["strategy"] == "vanilla"]
     for row in [one for one in vanilla if orjson.loads(one["text"])["answer"] != right[one["item"]]][:6]:
         row["text"] = orjson.dumps({"answer": right[row["item"]]}).decode()
     (second / "responses.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
-    changed_manifest(second, model="tuned", sampling={"temperature": 0.5, "seed": 0})
+    change_manifest(second, model="tuned", sampling={"temperature": 0.5, "seed": 0})
     return str(first), str(second)
 
 
@@ -197,7 +192,7 @@ def halves(runs: tuple[str, str], tmp_path: Path) -> tuple[str, str]:
         shutil.copytree(runs[0], tmp_path / strategy, ignore=shutil.ignore_patterns("scores.*"))
         own = b"".join(orjson.dumps(row) + b"\n" for row in rows if row["strategy"] == strategy)
         (tmp_path / strategy / "responses.jsonl").write_bytes(own)
-        changed_manifest(tmp_path / strategy, strategies={strategy: asked[strategy]})
+        change_manifest(tmp_path / strategy, strategies={strategy: asked[strategy]})
     return str(tmp_path / "vanilla"), str(tmp_path / "cot")
 
 
@@ -240,7 +235,7 @@ def test_what_differs_shows_the_difference(runs: tuple[str, str], cli) -> None:
     manifest = orjson.loads((Path(runs[1]) / "manifest.json").read_bytes())
     manifest["server"]["command"][-1] = "128"
     manifest["strategies"]["cot"]["digest"] = "sha256:" + "0" * 64
-    changed_manifest(Path(runs[1]), **manifest)
+    change_manifest(Path(runs[1]), **manifest)
     out = cli("compare", *runs, "--all").out
     assert re.search(r"command that started the server\s+… --max-num-seqs 64\s+… --max-num-seqs 128", out)
     assert re.search(r"digest of the prompts of strategy cot\s+sha256:[0-9a-f]{12}…\s+sha256:000000000000…", out)

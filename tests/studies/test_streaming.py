@@ -15,8 +15,6 @@ from tomserve.runs.scores import load_scores
 from tomserve.studies import analysis
 from tomserve.studies.analysis import compute, compute_files
 
-KINDS = {"near": 1, "far": 2, None: None}
-
 
 def drawn(
     seed: int, clusters: int, *, noise: bool = False, metric: bool = False, samples: bool = False

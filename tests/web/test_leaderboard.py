@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.examples import copied_run, functional_copy
+from tests.helpers.examples import change_rows, copied_run, functional_copy
 from tests.helpers.queues import until
-from tests.helpers.workbenches import client, example, lab, member, rewritten, settled
+from tests.helpers.workbenches import client, example, lab, member, settled
 from tomserve.content.paths import runs_root
 from tomserve.runs.scores import scores_of
 from tomserve.stats.functional import FTOM_1
@@ -70,7 +70,7 @@ def test_what_was_asked_otherwise_stands_in_another_column(changes: dict[str, An
 def test_what_was_asked_alike_stands_in_one_column_and_the_highest_first() -> None:
     example("a", model="a")
     other = {"text": '{"answer": "nothing of this"}'}
-    rewritten(example("b", model="b"), lambda number, row: {**row, **(other if number % 3 == 0 else {})})
+    change_rows(example("b", model="b"), lambda number, row: {**row, **(other if number % 3 == 0 else {})})
     found = board()
     assert len(found.columns) == 2
     first = found.columns[0].key
@@ -100,7 +100,7 @@ def test_a_run_whose_questions_followed_from_its_answers_is_not_ranked() -> None
 
 
 def test_a_run_whose_replies_mostly_cannot_be_read_is_not_ranked_and_a_broken_one_says_so() -> None:
-    rewritten(example("lost"), lambda _, row: {**row, "text": "I would rather not say."})
+    change_rows(example("lost"), lambda _, row: {**row, "text": "I would rather not say."})
     (runs_root() / "broken").mkdir()
     (runs_root() / "broken" / "manifest.json").write_text("{", "utf-8")
     found = board()

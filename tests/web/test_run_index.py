@@ -16,9 +16,9 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.helpers.examples import copied_run
+from tests.helpers.examples import change_rows, copied_run
 from tests.helpers.queues import until
-from tests.helpers.workbenches import client, example, lab, member, rewritten
+from tests.helpers.workbenches import client, example, lab, member
 from tomserve.content.paths import runs_root
 from tomserve.errors import NoSuchRunError
 from tomserve.runs.manifest import Manifest
@@ -403,7 +403,7 @@ def test_the_page_shows_all_of_it_and_escapes_what_it_shows(several: RunIndex) -
 def test_runs_carry_their_result_and_are_sorted_by_it() -> None:
     example("good", created="2026-01-01T00:00:00Z")
     wrong = {"text": '{"answer": "nothing of this"}'}
-    rewritten(example("worse"), lambda number, row: {**row, **(wrong if number % 2 else {})})
+    change_rows(example("worse"), lambda number, row: {**row, **(wrong if number % 2 else {})})
     register, filters = RunIndex(), Filters(sort="result")
     shown = until(lambda: not (found := run_status.overview(register, Person(), filters)).moving and found)
     assert [row.line.name for row in shown.rows] == ["good", "worse"]
