@@ -1,4 +1,4 @@
-"""Mistakes in files are named in words that need neither Python nor pydantic: presets, prompts, items and manifests."""
+"""Mistakes in files are named in words that need neither Python nor pydantic: presets, prompts and items."""
 
 from pathlib import Path
 
@@ -7,10 +7,9 @@ import pytest
 import yaml
 
 from tests.conftest import ROOT, make_item
-from tomserve.errors import ConfigError, ContentError
+from tomserve.errors import ContentError
 from tomserve.items import read_items
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs.manifest import Manifest
 from tomserve.serving.presets import Preset
 
 PRESET = yaml.safe_load((ROOT / "launch/models/qwen3-8b.yaml").read_text())
@@ -123,22 +122,6 @@ def test_an_item(tmp_path: Path, form: str, field: str, value: object, said: str
         list(read_items(path))
     assert_plain(str(caught.value), said)
     assert f"{path}:" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "said"),
-    [
-        ("model", ABSENT, "model: is missing; expected a text; restore the file"),
-        ("strategies", ["cot"], "strategies: expected a mapping of keys to values; found ['cot']; restore the file"),
-        ("benchmark_items", "many", "benchmark_items: expected a whole number; found 'many'; restore the file"),
-    ],
-)
-def test_a_manifest(tmp_path: Path, field: str, value: object, said: str) -> None:
-    example = orjson.loads((ROOT / "runs/example/manifest.json").read_bytes())
-    (tmp_path / "manifest.json").write_bytes(orjson.dumps(changed(example, field, value)))
-    with pytest.raises(ConfigError) as caught:
-        Manifest.read(tmp_path)
-    assert_plain(str(caught.value), said)
 
 
 def assert_plain(text: str, said: str) -> None:
