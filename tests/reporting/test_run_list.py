@@ -5,11 +5,10 @@ import io
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from tests.conftest import make_item
-from tests.helpers.examples import copied_example
+from tests.helpers.examples import change_manifest, copied_example
 from tests.helpers.reports import run_folder
 from tomserve.distributed.cluster import Job, Task
 from tomserve.distributed.shards import PartState
@@ -51,9 +50,7 @@ def test_a_record_that_tells_only_its_tool_is_told_without_a_traceback(cli, tmp_
         "collected by": "csv", "tasks": "unknown", "files": "unknown",
         "reading": "what counts is the other tool's grades", "left out": "nothing",
     }  # fmt: skip
-    path = copied_example(tmp_path / "runs") / "manifest.json"
-    manifest = orjson.loads(path.read_bytes())
-    path.write_bytes(orjson.dumps({**manifest, "foreign": {"tool": "\x1b[2Jcsv"}}))
+    change_manifest(copied_example(tmp_path / "runs"), foreign={"tool": "\x1b[2Jcsv"})
     done = cli("runs", "example")
     assert done.code == 0, done.err
     assert "collected by" in done.out
@@ -62,9 +59,7 @@ def test_a_record_that_tells_only_its_tool_is_told_without_a_traceback(cli, tmp_
 
 @pytest.mark.parametrize("broken", [[1], {"tool": "csv", "files": [{"name": "a"}]}, {"tool": "csv", "left_out": 7}])
 def test_a_broken_record_is_named(cli, tmp_path, broken: object) -> None:  # type: ignore[no-untyped-def]
-    path = copied_example(tmp_path / "runs") / "manifest.json"
-    manifest = orjson.loads(path.read_bytes())
-    path.write_bytes(orjson.dumps({**manifest, "foreign": broken}))
+    change_manifest(copied_example(tmp_path / "runs"), foreign=broken)
     done = cli("runs", "example")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "foreign" in done.err
