@@ -53,7 +53,10 @@ def test_passages_of_one_conversation_are_one_cluster(folder: Path) -> None:
             [told, question, "['It is so.', 'It is not so.']", "It is so."] for told, question in more
         )
     items = {item.question: item for item in BENCHMARK.items(folder)}
-    boat, within, other = (items[question] for question in ("What does Ian believe about the price of Pia's old boat?", more[0][1], more[1][1]))
+    boat, within, other = (
+        items[question]
+        for question in ("What does Ian believe about the price of Pia's old boat?", more[0][1], more[1][1])
+    )
     assert boat.cluster == within.cluster != other.cluster
     assert boat.factors["part"] != within.factors["part"]
 

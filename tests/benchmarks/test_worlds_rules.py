@@ -83,6 +83,7 @@ def test_mistakes_are_named_by_line(text: str, reason: str) -> None:
 MOVED = ("fact place=x seen P, Q", "fact place=y seen Q")
 """Ben moves the key from the drawer to the basket while Ann is away."""
 
+
 def right(
     lines: Sequence[str], kind: str, fact: str, *who: str, choices: Sequence[str] = (), **more: Any
 ) -> str | None:
