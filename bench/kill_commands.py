@@ -42,9 +42,10 @@ from tests.helpers import batches, mechanism, subjects
 from tests.helpers.answerers import Answerer, some_items
 from tests.helpers.examples import copied_run
 from tests.helpers.parted import divided_example
-from tests.helpers.queues import free_port, until
+from tests.helpers.queues import until
 from tomserve.cli import main
 from tomserve.runs.journal import read_rows
+from tomserve.serving.server import free_port
 from tomserve.web import background
 
 SMALL = ("--benchmark", "perturbed", "--strategy", "cot", "--limit", "60")
