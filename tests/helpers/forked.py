@@ -144,7 +144,7 @@ class Forge:
         try:
             with log.open("wb") as output:
                 options = {"env": {**os.environ, **OFFLINE, **(env or {})}, "stdout": output, "start_new_session": True}
-                command = [sys.executable, "-m", MODULE, *arguments]
+                command = module_command(MODULE, *arguments)
                 process = popen(self._ours, command, pass_fds=(reading,), **options)
             assert until(lambda: process.poll() is not None, seconds), log.read_text()[-3000:]
         finally:
