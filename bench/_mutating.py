@@ -235,6 +235,7 @@ def _of_file(path: Path, rng: Random, victim: Path) -> str:
         path.chmod(0)
         return kind
     if kind == "hard link":
+        path.with_name("second name").unlink(missing_ok=True)
         os.link(path, path.with_name("second name"))
         return kind
     path.unlink()
