@@ -253,6 +253,20 @@ def test_a_measurement_that_is_killed_goes_on_and_ends_in_the_same_table(
     same_tables(measured, folder)
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"dtype": "int8"}, "expected float32, bfloat16, float16"),
+        ({"device": "cuda:x"}, "expected cpu, cuda, cuda:N, or auto"),
+        ({"device": "mps"}, "expected cpu, cuda, cuda:N, or auto"),
+        ({"batch": 0}, "expected 1 or more prompts"),
+    ],
+)
+def test_hardware_that_cannot_be_had(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Hardware(**options)
+
+
 def test_several_processes_of_torchrun_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ConfigError, match=r"without torchrun, with --device auto"):

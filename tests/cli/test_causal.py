@@ -1,11 +1,13 @@
 """The command `causal`: what it says before, while and after it measures, and how it refuses."""
 
 import importlib.util
+import shutil
 from pathlib import Path
 
+import orjson
 import pytest
 
-from tests.conftest import Cli
+from tests.conftest import ROOT, Cli
 from tests.helpers.mechanism import write_items
 from tests.helpers.outcomes import passes, refuses_in_a_line
 from tests.helpers.subjects import build
@@ -19,6 +21,16 @@ needs_extra = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def items(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_items(tmp_path_factory.mktemp("items") / "items.jsonl", 20)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(ROOT / "launch/reference/model", tmp_path / "mine"))
+
+
+def changed(folder: Path, **fields: object) -> None:
+    config = orjson.loads((folder / "config.json").read_bytes())
+    (folder / "config.json").write_bytes(orjson.dumps({**config, **fields}))
 
 
 def refused(cli: Cli, *arguments: object) -> str:
@@ -68,6 +80,13 @@ def test_a_measurement_is_made_shown_and_not_made_twice(cli: Cli, items: Path, t
     assert "use --run NEW" in other
 
 
+@needs_extra
+def test_weights_that_are_not_there_are_refused_and_not_drawn_at_random(cli: Cli, items: Path, folder: Path) -> None:
+    changed(folder, num_hidden_layers=6)
+    said = "so that they would be random; expected *.safetensors that fit config.json"
+    assert said in refused(cli, folder, "--items", items)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -91,6 +110,11 @@ def test_what_cannot_be_measured_is_refused_before_anything_is_made(
     assert said in refused(cli, *arguments, *among, "--plan"), "an estimate of what cannot be is none"
     assert said in refused(cli, *arguments, *among)
     assert not (tmp_path / "runs").exists()
+
+
+def test_models_that_cannot_be_measured(cli: Cli, folder: Path) -> None:
+    changed(folder, quantization_config={"quant_method": "gptq"})
+    assert "its weights are quantised (gptq)" in refused(cli, folder)
 
 
 def test_without_torch_the_command_that_installs_it_is_said(cli: Cli, items: Path, monkeypatch) -> None:

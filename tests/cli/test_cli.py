@@ -55,6 +55,31 @@ def test_the_main_job(endpoint: Endpoint, cli, tmp_path: Path) -> None:
         assert row["correct"] == (row["answer"] == items[row["item"]]["answer"])
 
 
+def test_a_second_time_asks_nothing_and_extending_asks_the_rest(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    cli("eval", "--base-url", endpoint.url, "--limit", 10, "--strategy", "vanilla", "--run", "r")
+    again = passes(cli("eval", "--base-url", endpoint.url, "--limit", 10, "--strategy", "vanilla", "--run", "r"))
+    assert "nothing left to ask" in again.out
+    assert len(endpoint.requests) == 10
+    cli("eval", "--base-url", endpoint.url, "--limit", 16, "--run", "r")
+    assert len(endpoint.requests) == 32
+    assert len(journal(tmp_path, "r")) == 32
+
+
+def test_failures_are_rows_and_exit_code_1(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    endpoint.script = lambda body, n: web.json_response({"error": {"message": "no"}}, status=400) if n == 3 else None
+    done = cli("eval", "--base-url", endpoint.url, "--limit", 6, "--strategy", "vanilla", "--run", "r")
+    assert done.code == 1
+    assert "failures: 1 http_400; final, not asked again" in done.out
+    again = cli("eval", "--base-url", endpoint.url, "--limit", 6, "--strategy", "vanilla", "--run", "r")
+    assert again.code == 1  # a failure is not forgotten because nothing is left to ask
+    assert "failures: 1 http_400" in again.out
+    scores = pl.read_parquet(tmp_path / "runs/r/scores.parquet")
+    assert scores.height == 6
+    failed = scores.filter(pl.col("status") == "http_400")
+    assert failed["correct"].to_list() == [False]
+    assert failed["answer"].to_list() == [None]
+
+
 def test_a_bare_command_prints_its_help(cli) -> None:
     done = refuses(cli())
     described = re.findall(r"^  ([a-z]\S*) {2,}\S", done.err, re.MULTILINE)
@@ -64,6 +89,26 @@ def test_a_bare_command_prints_its_help(cli) -> None:
     assert len(done.err.splitlines()) < 24, "it fits a screen with the prompt"
     assert max(map(len, done.err.splitlines())) <= 80
     assert "..." not in done.err.replace("[ARGS]...", "")
+
+
+def test_scoring_and_analysis_need_no_server_and_repeat_to_the_byte(endpoint: Endpoint, cli, tmp_path: Path) -> None:
+    cli("eval", "--base-url", endpoint.url, "--limit", 10, "--run", "r")
+    endpoint.port = 1
+    table = tmp_path / "runs/r/scores.parquet"
+    first = table.read_bytes()
+    table.unlink()
+    passes(cli("score", "r"))
+    assert table.read_bytes() == first
+    passes(cli("analyze", "r", "--format", "csv", "--out", tmp_path / "a"))
+    passes(cli("analyze", "r", "--format", "csv", "--out", tmp_path / "b"))
+    written = (tmp_path / "a/accuracy.csv").read_text()
+    assert written == (tmp_path / "b/accuracy.csv").read_text()
+    assert written.startswith("subset,model,strategy,perturbation,correct,total,accuracy,ci_low,ci_high,")
+    shown = cli("analyze", table, "--format", "md").out
+    assert shown.startswith("# accuracy: The share of right answers with its 95% interval")
+    assert "Wilson" in shown.split("\n", 1)[0]
+    passes(cli("score", "r", "--out", tmp_path / "s.csv"))
+    passes(cli("analyze", tmp_path / "s.csv", "--format", "json", "--study", "perturbed"))
 
 
 def test_runs_and_items_and_validate(endpoint: Endpoint, cli, tmp_path: Path) -> None:
@@ -106,6 +151,19 @@ def test_two_strategies_of_one_name(endpoint: Endpoint, cli, tmp_path: Path) -> 
         cli("eval", "--base-url", endpoint.url, "--strategy", "vanilla", "--strategy", tmp_path / "mine/vanilla"),
         "two strategies are called 'vanilla'",
     )
+
+
+def test_two_runs_of_one_model_need_labels(endpoint: Endpoint, cli) -> None:
+    for name in ("a", "b"):
+        cli("eval", "--base-url", endpoint.url, "--run", name, "--limit", 3, "--strategy", "vanilla")
+    done = refuses(cli("analyze", "a", "b"))
+    last = done.err.splitlines()[-1]
+    assert "runs a, b are of one model, 'tiny', and answer the same questions by the same strategy" in last
+    assert last.endswith("tell them apart by --label a=NAME --label b=NAME")
+    done = passes(cli("analyze", "a", "b", "--label", "b=tiny-again", "--all"))
+    assert "tiny-again: accuracy" in done.out
+    done = refuses(cli("analyze", "a", "--label", "c=x"))
+    assert "unknown run 'c'" in done.err.splitlines()[-1]
 
 
 def test_foreign_tables_are_refused_in_one_line(cli, tmp_path: Path) -> None:
@@ -216,6 +274,27 @@ def test_further_fields_of_a_request_are_sent_recorded_and_checked(endpoint, cli
         refused = cli(*line, "--reasoning-effort", "low", "--extra-body", given)
         refuses_in_a_line(refused, said)
         assert "sk-0" not in refused.err
+
+
+def test_keys(endpoint: Endpoint, cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    endpoint.key = "sk-right"
+    refuses_in_a_line(
+        cli("eval", "--base-url", endpoint.url), "the API key is missing (HTTP 401: Unauthorized); set TOMSERVE_API_KEY"
+    )
+    monkeypatch.setenv("TOMSERVE_API_KEY", "sk-wrong")
+    done = cli("eval", "--base-url", endpoint.url)
+    refuses_in_a_line(done, "the API key was refused")
+    assert "sk-wrong" not in done.err
+    monkeypatch.setenv("TOMSERVE_API_KEY", "sk-right")
+    done = passes(cli("eval", "--base-url", endpoint.url, "--limit", 4, "--run", "r"))
+    for path in (tmp_path / "runs/r").iterdir():
+        assert b"sk-right" not in path.read_bytes()
+    assert "sk-right" not in done.out + done.err
+    monkeypatch.delenv("TOMSERVE_API_KEY")
+    (tmp_path / "key").write_text("sk-right\n")
+    monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(tmp_path / "key"))
+    (tmp_path / "key").chmod(0o600)
+    passes(cli("eval", "--base-url", endpoint.url, "--limit", 5, "--run", "r"))
 
 
 def test_no_chat_template(endpoint: Endpoint, cli) -> None:

@@ -61,6 +61,13 @@ def test_what_makes_no_case_is_counted_by_reason_in_eighty_columns(cli: Cli, tmp
     assert max(map(len, done.err.splitlines())) <= 80
 
 
+def test_a_limit_draws_items_as_an_evaluation_does(cli: Cli, tmp_path: Path) -> None:
+    passes(cli("items", "bigtom", "--path", SMALL, "--limit", "6", "--out", tmp_path / "some.jsonl"))
+    found = list(read_items(tmp_path / "some.jsonl"))
+    assert len(found) == 6
+    assert len({item.cluster for item in found}) == 1
+
+
 def test_options_that_do_not_go_with_cases_are_refused(cli: Cli) -> None:
     for more in (("--variants", "choices"), ("--gold", "released"), ("--rewriter", "http://localhost:1")):
         done = cli("items", "bigtom", "--path", SMALL, "--cases", *more)

@@ -9,7 +9,7 @@ import pytest
 import tomserve
 from tests.conftest import Cli
 from tests.helpers.examples import copied_example
-from tests.helpers.outcomes import passes, refuses
+from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
 from tests.helpers.ssh import needs_ssh, new_key
 from tomserve.content.paths import cache_root
 
@@ -70,6 +70,15 @@ def test_a_seal_is_signed_and_its_signer_named(cli: Cli, run: Path, tmp_path: Pa
     found = passes(cli("verify", "example", "--signers", f"{key}.pub"))
     assert "signature  ok      by alice@lab (ED25519 key SHA256:" in found.out
     assert tomserve.Run.open("example").verify(signers=f"{key}.pub").holds
+
+
+def test_mistakes_are_told_in_one_line(cli: Cli, run: Path, tmp_path: Path) -> None:
+    for arguments, said in {
+        ("seal", "example", "--key", tmp_path / "none"): "there is no key",
+        ("verify", "example", "--signers", tmp_path / "none"): "there is no such file",
+        ("verify", "nothing"): "no run there",
+    }.items():
+        refuses_in_a_line(cli(*arguments), said)
 
 
 def test_what_a_strangers_seal_says_cannot_control_the_terminal(cli: Cli, run: Path) -> None:

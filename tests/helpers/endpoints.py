@@ -268,6 +268,12 @@ NO_SEED = {
     },
     "type": "invalid_request_error",
 }
+TOO_LONG = error(
+    "This model's maximum context length is 512 tokens. However, you requested 700 tokens (444 in the messages, 256 in "
+    "the completion). Please reduce the length of the messages or completion.",
+    type="BadRequestError",
+    code=400,
+)
 FILTERED = error(
     "The response was filtered due to the prompt triggering Azure OpenAI's content management policy.",
     param="prompt",
@@ -319,6 +325,13 @@ FINE: dict[str, Behaviour] = {
         lambda asked: {**chat(), "provider": ("here", "there")[NAMES.index(asked.name) % 2]} if asked.name else None,
         says=["several providers: .*--extra-body"],
     ),
+    "a model that changes its name": Behaviour(
+        lambda asked: {**chat(), "model": f"m-{NAMES.index(asked.name)}"} if asked.name else None,
+        options={"concurrency": 1},
+        right=None,
+        code=2,
+        says=["names the model", "--accept-change"],
+    ),
     "a list of models for an address": Behaviour(url="ROOT/v1/models"),
     "no error, in so many words": Behaviour(always({**chat(), "error": None, "code": 0, "message": "ok", "detail": None})),
     "empty fields": Behaviour(always(chat(role=None, tool_calls=[], function_call=None, refusal=None, audio=None))),
@@ -340,6 +353,22 @@ REPLIES: dict[str, Behaviour] = {
         adaptations=["stream", "strict_schema"],
         wire=True,
     ),
+    "thoughts that are counted and not sent": Behaviour(
+        always(
+            chat(
+                "",
+                "length",
+                usage={
+                    "prompt_tokens": 50,
+                    "completion_tokens": 256,
+                    "completion_tokens_details": {"reasoning_tokens": 256},
+                },
+            )
+        ),
+        right=0,
+        code=1,
+        says=["12 of 12", "ended in thinking", "--max-tokens", "--reasoning-effort low"],
+    ),
     "moved to another host": Behaviour(
         lambda asked: (307, b"", {"Location": "https://login.example/sso?token=secret"}),
         right=0,
@@ -347,6 +376,17 @@ REPLIES: dict[str, Behaviour] = {
         says=[r"login\.example"],
         hides=["secret"],
     ),
+    "a page with status 200": Behaviour(
+        lambda asked: (200, HTML % b"Sign in to Corp", PAGE), right=None, code=2, says=["Sign in to Corp"], most=3 * ALL
+    ),
+    "everything in the thoughts, cut off": Behaviour(
+        always(chat(None, "length", reasoning_content="Hm. " * 99, usage=(50, 256))),
+        right=0,
+        code=1,
+        says=["12 of 12", "everything is in", "--max-tokens"],
+        most=3 * ALL,
+    ),
+    "no text at all": Behaviour(always(chat(None)), right=0, code=2, says=["first 8", "no text"], most=3 * ALL),
     "no choices for a schema": Behaviour(
         lambda asked: {**chat(), "choices": None} if asked.format == "json_schema" else None,
         schemas=(),
@@ -359,6 +399,9 @@ REPLIES: dict[str, Behaviour] = {
         code=(2, 3),
         says=["no(t a)? chat completion"],
         most=9 * ALL,
+    ),
+    "labels that nobody can tell": Behaviour(
+        about(["Ann", "Ben", "Cleo"], chat('{"answer": ["red drawer", "blue jar"]}')), right=9, code=1, says=["3 of 12"]
     ),
 }
 """What a reply may look like."""
@@ -390,6 +433,15 @@ REFUSED: dict[str, Behaviour] = {
         ),
         adaptations=["no_temperature", "strict_schema"],
     ),
+    "too many tokens wanted": Behaviour(
+        when(
+            lambda asked: asked.body.get("max_tokens", 0) > 128,
+            (400, error("max_tokens is too large: 256. This model supports at most 128 completion tokens.")),
+        ),
+        right=None,
+        code=2,
+        says=["at most 128 completion tokens"],
+    ),
     "an effort refused": Behaviour(
         refuses("reasoning_effort", (400, error("Unrecognized request argument supplied: reasoning_effort"))),
         options={"reasoning_effort": "low"},
@@ -404,12 +456,21 @@ REFUSED: dict[str, Behaviour] = {
         code=2,
         says=["'top_k'", "--extra-body"],
     ),
+    "a region that is not served": Behaviour(
+        lambda asked: (403, error("Country, region, or territory not supported")),
+        right=None,
+        code=2,
+        says=["territory not supported"],
+    ),
     "a schema refused": Behaviour(
         lambda q: (400, error("response_format is not supported", param="response_format")) if q.format else None,
         schemas=(),
         right=0,
         code=2,
         says=["response_format is not supported", "--schema"],
+    ),
+    "three questions too long": Behaviour(
+        about(["Ann", "Eve", "Gus"], (400, TOO_LONG)), right=9, code=1, says=["3 ", "maximum context length is 512"]
     ),
     "one request too large for a gateway (413)": Behaviour(
         about(["Ann"], (413, HTML % b"413 Request Entity Too Large", PAGE)), right=11, code=1, says=["1 .*413"]

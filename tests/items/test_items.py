@@ -31,6 +31,7 @@ def test_the_digest_ignores_order_but_not_content() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
+        ({"answer": "milk"}, "answer 'milk' is not among the choices"),
         ({"choices": ["tea", "Tea", "salt"]}, "not distinct"),
         ({"gold": {"sets": [["tea"]]}}, "gold has 1 layers for 3 sentences"),
         ({"gold": {"sets": [["tea"], ["milk"], ["tea"]]}}, "gold of sentence 2 has 'milk'"),
@@ -40,6 +41,9 @@ def test_the_digest_ignores_order_but_not_content() -> None:
             {"gold": {"sets": [["tea"], ["salt", "tea"], ["salt"]], "edges": [[1, "tea", "tea"], [2, "salt", "salt"]]}},
             "no path",
         ),
+        ({"story": []}, "story"),
+        ({"id": "a\nb"}, "id"),
+        ({"benchmark": "../up"}, "benchmark"),
     ],
 )
 def test_mistakes_are_refused(change: dict, reason: str) -> None:

@@ -15,10 +15,11 @@ from aiohttp import web
 from scipy.stats import binomtest
 from tenacity import wait_none
 
-from tests.conftest import Endpoint, completion
+from tests.conftest import Endpoint, completion, make_item
 from tests.helpers.command import TOMSERVE, until
 from tests.helpers.outcomes import passes, refuses_in_a_line
 from tomserve.engine.retry import RetryPolicy
+from tomserve.items.draw import Draw, limit_items, share_of
 from tomserve.runs import noise_check, planning
 from tomserve.runs.journal import read_rows
 from tomserve.runs.scores import load_scores
@@ -127,6 +128,19 @@ def test_a_larger_share_asks_only_what_is_new(endpoint, cli, asking, tmp_path: P
     assert len(endpoint.requests) == asked
     told = manifest(tmp_path)["noise"]
     assert (told["share"], told["items"]) == (0.25, 5)
+
+
+def test_the_draw_takes_every_class_in_turn_whatever_the_order() -> None:
+    items = [make_item(n, factors={"perturbation": "abcd"[n % 4]}) for n in range(200)]
+    shuffled = random.Random(3).sample(items, len(items))
+    before: set[str] = set()
+    draw = Draw(over=("perturbation",))
+    for share in (0.001, 0.02, 0.1, 0.5, 1):
+        found = {item.id for item in limit_items(items, share_of(200, share), draw)}
+        assert {item.id for item in limit_items(shuffled, share_of(200, share), draw)} == found >= before
+        assert len(found) == max(1, round(200 * share))
+        before = found
+    assert set(Counter(item.factors["perturbation"] for item in limit_items(items, 20, draw)).values()) == {5}
 
 
 @pytest.mark.parametrize("share", ["0", "1.01", "nan", "much"])

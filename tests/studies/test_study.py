@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 from scipy.stats import chi2, pearsonr
 from statsmodels.stats.proportion import proportion_confint
 
@@ -262,6 +263,21 @@ def test_faithfulness_placebo_and_breaks() -> None:
     assert verdicts["overall", "improper"]["verdict"] == "placebo"
 
 
+def test_a_task_is_solved_when_all_sixteen_are_right() -> None:
+    base = {"model": "m", "strategy": "vanilla", "status": "ok", "perturbation": "none", "scenario": "false_belief"}
+    rows = [
+        {**base, "item": f"{stage}/{n}", "stage": stage, "question_kind": "belief", "correct": n != missed}
+        for stage, size, missed in (("C1", 16, None), ("C2", 16, 3), ("C3", 8, None))
+        for n in range(size)
+    ]
+    found = study_tables(pl.DataFrame(rows))["tasks"]
+    assert found.select("stage", "subtasks_right", "solved").rows() == [
+        ("C1", 16, True),
+        ("C2", 15, False),
+        ("C3", 8, None),
+    ]
+
+
 @pytest.mark.system
 def test_tables_do_not_depend_on_threads(tmp_path: Path) -> None:
     chained().write_parquet(tmp_path / "s.parquet")
@@ -289,6 +305,21 @@ def test_tables_do_not_depend_on_threads(tmp_path: Path) -> None:
 def test_tables_that_do_not_fit_are_refused_by_name(frame: pl.DataFrame, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         study_tables(frame)
+
+
+def test_a_status_that_nobody_knows_is_a_failure_like_any_other() -> None:
+    """In every table of the study, under its own name where statuses are counted."""
+    failed = pl.col("item").str.ends_with("/0")
+    tables = []
+    for name in ("fine", "timeout"):
+        frame = scores(status=pl.when(failed).then(pl.lit(name)).otherwise(pl.lit("ok")))
+        tables.append(study_tables(frame))
+    fine, timeout = tables
+    assert set(fine["failures"]["status"]) == {"fine"}
+    counted = fine["failures"].filter(perturbation="overall")["count"]
+    assert counted.sum() == scores().filter(failed).height
+    for name, frame in timeout.items():
+        assert_frame_equal(fine[name].with_columns(pl.col(pl.String).replace("fine", "timeout")), frame)
 
 
 def test_studies_are_not_found_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -573,6 +604,22 @@ def test_an_effect_that_batching_could_make_is_not_clear(noisy: bool) -> None:
     assert 0.05 < other["noise_high"] < 0.07, "two sides of 112 questions, of which none changed"
     assert late["verdict"] == ("not shown, as batching alone could move it so far" if noisy else "harder")
     assert other["verdict"] == "harder"
+
+
+def test_items_of_any_benchmark_cluster_and_pair() -> None:
+    rows = [
+        {"model": "m", "status": "ok", "strategy": s, "cluster": story, "item": f"{story}/{n}"}
+        | {"correct": s == "cot" or n == 0}
+        for story, n, s in product("abcdef", range(5), ("vanilla", "cot"))
+    ]
+    found = analyze(pl.DataFrame(rows), load_study("accuracy"))
+    accuracy = cells(found["accuracy"], "strategy")["vanilla",]
+    assert (accuracy["correct"], accuracy["total"], accuracy["tasks"]) == (6, 30, 6)
+    assert accuracy["ci_high"] - accuracy["ci_low"] > 0.4, "six stories, not thirty questions"
+    effect = found["prompting_effects"].row(0, named=True)
+    assert (effect["units"], effect["p_sign_flip"]) == (6, 2 / 2**6)
+    single = analyze(pl.DataFrame(rows).drop("cluster"), load_study("accuracy"))["accuracy"]
+    assert single["tasks"].to_list() == [30, 30]
 
 
 NEW_TABLES = {"roles", "pairs", "ground", "awareness"}

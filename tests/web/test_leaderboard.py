@@ -126,12 +126,12 @@ def test_the_three_layers_of_a_model_stand_in_a_table_of_their_own() -> None:
 
 @pytest.mark.system
 def test_the_layers_are_compared_as_the_terminal_compares_them() -> None:
-    strategies = {"a": "vanilla", "b": "letters"}
+    strategies = {"a": "vanilla", "b": "letters", "c": "vanilla"}
     folders = [functional_copy(runs_root() / f"of-{model}", model, by) for model, by in strategies.items()]
     known = tuple(read_layers(folder, [folder / "worlds"], folder / "inside") for folder in folders)
     terminal = make_leaderboard(MeasuredModels(known, {}), FTOM_1).tables
     found = board()
-    assert [one.model for one in found.layers[0]] == list(terminal[BS]["model"]) == ["a"]
+    assert [one.model for one in found.layers[0]] == list(terminal[BS]["model"]) == ["a", "c"]
     apart = [(one.model, one.score, one.why) for one in found.not_compared]
     assert apart == [(model, CALLED[score], why) for model, score, why in terminal[NOT_COMPARED].rows()]
     why = "was asked by letters instead of vanilla"

@@ -326,3 +326,19 @@ def test_a_plan_is_made_once_for_all_that_bears_on_it(monkeypatch: pytest.Monkey
             find_plan(experiment.model_copy(update={"path": str(tmp_path / "link")}))
     monkeypatch.setattr(background, "_IMMEDIATE", [])
     assert find_plan(Experiment(benchmark="hitom"), 0) is None  # what takes longer is there later
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"benchmark": "pertrubed"}, "did you mean"),
+        ({"benchmark": "perturbed", "where": ("perturbation=nothing",)}, "perturbation"),
+        ({"benchmark": "perturbed", "variants": ("all", "x")}, "--variants"),
+        ({"benchmark": "perturbed", "repeats": 3}, "--repeats 3"),
+        ({"benchmark": "items", "path": "nowhere.jsonl"}, "nowhere.jsonl"),
+        ({"benchmark": "perturbed", "gold": "x"}, "--gold"),
+    ],
+)
+def test_errors_are_those_of_the_command_line(fields: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        find_plan(Experiment.model_validate(fields))
