@@ -276,10 +276,8 @@ def _write(path: Path, frame: pl.DataFrame) -> None:
         frame.write_parquet(file)
 
 
-TELLINGS = {
-    table.FALSE: "",
-    table.TWIN: IN_TWIN,
-}  # the tellings that a probe reads, with what ends the names of their holders
+# The tellings that a probe reads, with what ends the names of their holders
+TELLINGS = {table.FALSE: "", table.TWIN: IN_TWIN}
 
 
 def probe_rows(

@@ -1,8 +1,5 @@
 """The command line: one module for each group of commands, thin users of the functions a Python script would call."""
 
-import os
-import sys
-
 from tomserve.cli import exit_codes
 
 __all__ = ["main"]
@@ -14,8 +11,6 @@ def main() -> None:
 
 
 def _command() -> int:
-    if sys.argv[1:2] != ["causal"]:  # all others multiply matrices so small that threads wait longer than they compute
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from tomserve.cli import app
 
     return app.command()

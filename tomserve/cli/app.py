@@ -35,6 +35,8 @@ def command() -> int:
     """Run the command that the command line names, and return its exit code. Raises what the command raises."""
     _check_variables()
     ours, extra = _split(_with_number(sys.argv[1:]))
+    if not {"causal", "functional"}.intersection(ours):  # others multiply matrices so small that threads only wait
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if "serve" in ours:
         from tomserve.cli import serve
 

@@ -101,11 +101,18 @@ class Reader:
         return Identity(name, self.strategy.name, 0)
 
     def phase(
-        self, journal: Journal, names: Collection[str], make: Callable[[Sequence[str]], Iterator[Request]], *words: str
+        self,
+        journal: Journal,
+        names: Collection[str],
+        make: Callable[[Sequence[str]], Iterator[Request]],
+        *,
+        who: str,
+        what: str,
+        end: str,
     ) -> Phase:
         """The phase that asks about what is shown under these names and has no final reply in the journal. make: makes
-        the requests about some of them. words: who reads what, and how messages such as "5 of 10 left to ask" end."""
-        who, what, end = words
+        the requests about some of them. who, what: who reads what. end: how messages such as "5 of 10 left to ask"
+        end."""
         where = f"{who} {self.target.model} at {', '.join(self.target.endpoints)}"
         return Phase(
             journal,
@@ -360,7 +367,9 @@ class ReadingJob:
         assert self.journal is not None
         chosen, journal = self.reader.target, self.journal
         requests = partial(reader_requests, self.survey, self.reader)
-        phase = self.reader.phase(journal, self.survey.wanted, requests, "reader", "replies to read", "to read")
+        phase = self.reader.phase(
+            journal, self.survey.wanted, requests, who="reader", what="replies to read", end="to read"
+        )
         note = self.listener.message
         names = ModelGuard(
             journal.models, lambda at, before, new: note(f"warning: {at}: the reader now calls itself {new!r}")

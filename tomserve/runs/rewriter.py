@@ -133,7 +133,7 @@ class RewritingJob:
         with Journal(self.journal, {REWRITER: who.mark}) as journal:
             if any(who.identity(name) not in journal.final for name in shown):
                 who = await asyncio.to_thread(adapt_reader, who, next(iter(shown.values())))
-            phase = who.phase(journal, shown, make, part, what, f"of the {what}")
+            phase = who.phase(journal, shown, make, who=part, what=what, end=f"of the {what}")
             common = (self.listener, self.stop, lambda line: None, lambda: None, 600.0)
             await PhaseRunner(at.endpoints, at.model, *common, policy=self.policy).ask(phase)
             identities = map(who.identity, shown)

@@ -52,7 +52,9 @@ class Audit:
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = records
-        self._traces = [trace(record.story, record.object) for record in records]
+        asked = {(record.story_id, record.object): record.story for record in records}  # by several questions each
+        traces = {key: trace(story, key[1]) for key, story in asked.items()}
+        self._traces = [traces[record.story_id, record.object] for record in records]
         self._labels = {(record.key, record.half): record.answer for record in records}
 
     @cached_property
