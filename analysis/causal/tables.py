@@ -455,26 +455,24 @@ def controls(found: t.Outcomes) -> Iterator[t.Record]:
         }
 
 
-# The readings of the table, each with the flips that it counts and which items it counts: those eligible, all, or those
+# The readings of the table, each with the flips that it counts, and whether it counts only those of the eligible items
 # whose tellings to "you" are answered rightly, too
-_ELIGIBLE, _ALL, _UNDERSTOOD = "eligible", "all", "understood"
-_READ: Mapping[str, tuple[str, str]] = {
-    "strict, eligible items": (t.STRICT, _ELIGIBLE),
-    "strict, all items": (t.STRICT, _ALL),
-    'strict, right as "you", too': (t.STRICT, _UNDERSTOOD),
-    "choices only, eligible items": (t.CHOICES, _ELIGIBLE),
-    "strict, choices as listed": ("order_0", _ELIGIBLE),
-    "strict, choices reversed": ("order_1", _ELIGIBLE),
+_READ: Mapping[str, tuple[str, bool]] = {
+    "strict, eligible items": (t.STRICT, False),
+    'strict, right as "you", too': (t.STRICT, True),
+    "choices only, eligible items": (t.CHOICES, False),
+    "strict, choices as listed": ("order_0", False),
+    "strict, choices reversed": ("order_1", False),
 }
 
 
 def readings(found: t.Outcomes) -> Iterator[t.Record]:
     """The table `readings`: the headline again under other readings of the same answers."""
-    for name, (reading, which) in _READ.items():
-        items = found.select(reading, which == _ALL)
-        items = items.filter("understood") if which == _UNDERSTOOD else items
+    for name, (reading, understood) in _READ.items():
+        items = found.select(reading)
+        items = items.filter("understood") if understood else items
         own = _map_effects(found, items, reading)
-        same = reading == t.STRICT and which == _ELIGIBLE  # the headline itself, which must say the same twice
+        same = reading == t.STRICT and not understood  # the headline itself, which must say the same twice
         more = {} if same else {"draws": FEWER}
         best = cell_effect(own, control_effects(found, reading, items=items), t.number_scenarios(items), **more)
         if best is not None:

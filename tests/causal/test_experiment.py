@@ -27,7 +27,8 @@ from tomserve.causal import table as t
 from tomserve.causal.activations import ActivationCache, Answers, Floats, Ints, Prompt, Readings
 from tomserve.causal.experiment import Hardware, run_states
 from tomserve.causal.experiment import measure as measured_on
-from tomserve.causal.prompts import ORDERS, PromptSet
+from tomserve.causal.interventions import PUBLISHED_CELLS
+from tomserve.causal.prompts import ORDERS, AnswerRoles, PromptSet
 from tomserve.causal.settings import STRENGTHS, Settings
 from tomserve.errors import ConfigError, MachineError, RunMismatchError
 from tomserve.runs.manifest import Manifest
@@ -146,6 +147,30 @@ def test_too_few_that_can_flip_are_refused_and_what_was_run_is_kept(shared: Path
     assert done.sum() == len(ORDERS) * FEW < len(done), "the other tellings are not run for nothing"
 
 
+def test_only_items_whose_answers_can_flip_are_moved(shared: Path, tmp_path: Path, monkeypatch) -> None:
+    read, told, advanced = interventions._read_before, [], []
+
+    def other(moves: interventions.Interventions, number: int, order: int) -> AnswerRoles:
+        found = read(moves, number, order)
+        flipped = number == 0 or (number == 1 and order == 1)
+        return replace(found, role=np.full(1, t.ROLES.index("true"), np.int8)) if flipped else found
+
+    class Listener(SilentMeasureListener):
+        def phase(self, name: str, total: int) -> None:
+            told.append((name, total))
+
+        def advance(self, count: int) -> None:
+            advanced.extend([count] * (told[-1][0] == "re-runs"))
+
+    monkeypatch.setattr(interventions, "_read_before", other)
+    run = measure(settings_of("map", shared, FEW, layers=(3,), alphas=(0.01,)), tmp_path / "run", Listener())
+    moves = scores_of(run.folder).filter(kind=t.MOVE)
+    whole, *rest = moves.group_by("item").agg(pl.len(), pl.col("fitted").n_unique()).sort("len").rows()[::-1]
+    assert [length for _, length, _ in rest] == [whole[1]] * (FEW - 3) + [len(ORDERS) * PUBLISHED_CELLS]
+    assert rest[-1][2] == 1, "what is answered by the false belief in one order is counted as published alone"
+    assert moves.height == sum(advanced) == dict(told)["re-runs"]
+
+
 def test_a_finished_run_is_not_measured_again_and_no_other_takes_its_place(few: Path, shared: Path) -> None:
     before = (few / "scores.parquet").read_bytes()
     assert not measure(settings_of("map", shared, FEW, alphas=None, true_pairs=True), few).measured
@@ -244,7 +269,7 @@ def test_a_measurement_that_is_killed_goes_on_and_ends_in_the_same_table(
     with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
         limit = time.monotonic() + 300
         while process.poll() is None and time.monotonic() < limit:
-            if len(list((folder / "work/moves").rglob("layers-*-?????.parquet"))) > 3:
+            if len(list((folder / "work/moved").rglob("layers-*-?????.parquet"))) > 3:
                 break
             time.sleep(0.02)
         process.send_signal(signal.SIGKILL)

@@ -83,7 +83,7 @@ class Workload:
 
     @property
     def reruns(self) -> int:
-        """How often the last token of a prompt is run again."""
+        """How often the last token of a prompt is run again, where every case is eligible."""
         return self.cases * len(ORDERS) * self.layers * self.cells
 
 
@@ -124,7 +124,7 @@ def _measured_rate() -> float:
 
 
 def estimate_cost(checkpoint: Checkpoint, work: Workload, machine: Machine) -> list[Figure]:
-    """What that much work takes with that model on that machine.
+    """What that much work takes with that model on that machine, if every case is eligible.
 
     A prompt costs two operations for each parameter that is active and token; a re-run the same for one token and, for
     its attention to the prefix, four for each layer, unit of width and token. Each group of layers runs every prefix
@@ -148,8 +148,9 @@ def estimate_cost(checkpoint: Checkpoint, work: Workload, machine: Machine) -> l
             "re-runs",
             work.reruns,
             "re-runs",
-            f"{work.reruns:,} re-runs of one token, after {work.prompts:,} prompts of {work.tokens:.0f} tokens",
-            f"{work.cases:,} cases x {len(ORDERS)} orders x {work.layers} layers x {work.cells} steps",
+            f"at most {work.reruns:,} re-runs of one token, after {work.prompts:,} prompts of {work.tokens:.0f} tokens",
+            f"{work.cases:,} cases x {len(ORDERS)} orders x {work.layers} layers x {work.cells} steps, if every "
+            "case is eligible",
             ("--limit", "--where", "--layers", "--alphas"),
         ),
         Figure(
@@ -399,7 +400,7 @@ def run_experiment(
     moves = interventions.Interventions(asked, states, folds, settings, on.for_steps)
     listener.phase("re-runs", interventions.count_reruns(moves, len(layers)))
     parts = list(
-        interventions.run_interventions(moves, backend, layers, run.work / "moves" / of[-12:], listener.advance)
+        interventions.run_interventions(moves, backend, layers, run.work / "moved" / of[-12:], listener.advance)
     )
     listener.done()
     listener.phase("probes", len(layers))

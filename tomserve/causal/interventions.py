@@ -3,7 +3,8 @@ them.
 
 The layers are taken in groups whose steps fit into memory; within a group the cases come one after another, as all
 re-runs of a prompt share its prefix. What was asked is kept in parts, each the rows of some cases in one group, so that
-a measurement that was killed goes on after its last part.
+a measurement that was killed goes on after its last part. Maps are fitted on the states of all cases; moved are those
+alone whose answers can flip, which of a small model are the fewest.
 
 A probe learns what a person holds for true, in the words of the choice that says so. (Not its place in the list: a
 model that is asked for words has no need of the place.) Its items are the false-belief story and its true-belief twin,
@@ -13,6 +14,7 @@ in both orders, so that neither what is really so nor where a choice stands tell
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +26,7 @@ from tomserve.benchmarks.counterfactuals import IN_TWIN, Case
 from tomserve.causal import table
 from tomserve.causal.activations import ActivationCache, Answers, Backend, Floats, Ints
 from tomserve.causal.projection import probe
-from tomserve.causal.prompts import ORDERS, PromptSet, find_eligible, read_answers, select_answer
+from tomserve.causal.prompts import ORDERS, AnswerRoles, PromptSet, find_eligible, read_answers, select_answer
 from tomserve.causal.settings import Settings
 from tomserve.causal.steering import (
     PUBLISHED_ALPHAS,
@@ -52,6 +54,17 @@ class Interventions:
     folds: Ints  # [n], the fold of each case
     settings: Settings
     memory: int  # bytes that the steps of a group of layers may take
+
+    @cached_property
+    def answered(self) -> Floats:
+        """The share of the orders of each case in which the likeliest choice is that of the false belief [n]."""
+        return np.array(
+            [
+                np.mean([_read_before(self, number, order).role[0] == table.ROLES.index("false") for order in ORDERS])
+                for number in range(len(self.asked.cases))
+            ],
+            np.float32,
+        )
 
     def layer_states(self, layer: int) -> LayerStates:
         """The states of all cases after that block, averaged over both orders, in float64."""
@@ -123,13 +136,14 @@ def read_strengths(path: Path, names: Sequence[str]) -> dict[str, Strengths]:
 
 
 _Cell = tuple[int, Step]  # a step, after the layer in which it is made
+PUBLISHED_CELLS = 2 * 3 * len(PUBLISHED_ALPHAS)  # steps of an item in a layer that NetEffect as published counts
 
 
 def count_cells(alphas: int, others: int = 0, true_pairs: bool = False) -> int:
     """How many steps an item makes in a layer, at so many strengths, with the maps of so many other families, and of
     true-belief pairs."""
     with_alpha = 1 + len(table.CONTROLS) + 1  # the map, its controls, and replaced
-    towards = 2 * (alphas * (with_alpha + 3 * others + 4 * true_pairs) + 3 * len(PUBLISHED_ALPHAS))
+    towards = 2 * alphas * (with_alpha + 3 * others + 4 * true_pairs) + PUBLISHED_CELLS
     return towards + len([one for one in table.REFERENCES if one != table.REPLACE]) + 1  # `patch` aims at both targets
 
 
@@ -138,6 +152,9 @@ def count_reruns(moves: Interventions, layers: int) -> int:
     large = [family for family, size in sizes.items() if size >= TRANSFER_LEAST]
     steps_made = 0
     for number, case in enumerate(moves.asked.cases):
+        if moves.answered[number] < 1:
+            steps_made += PUBLISHED_CELLS * bool(moves.answered[number])
+            continue
         others = len(large) - 1 if case.family in large else 0
         lacking = moves.asked.place(number, ORDERS[0], table.TWIN) < 0
         steps_made += count_cells(moves.settings.strengths, others, moves.settings.true_pairs) - lacking
@@ -156,8 +173,8 @@ def run_interventions(
     others = len({case.family for case in moves.asked.cases}) - 1
     for group in moves.groups(layers, count_cells(moves.settings.strengths, others, moves.settings.true_pairs)):
         name = f"layers-{group[0]:03d}-{group[-1]:03d}"
-        cases = len(moves.asked.cases)
-        parts = [range(start, min(start + PART, cases)) for start in range(0, cases, PART)]
+        cases = np.flatnonzero(moves.answered).tolist()
+        parts = [cases[start : start + PART] for start in range(0, len(cases), PART)]
         paths = [folder / f"{name}-{number:05d}.parquet" for number in range(len(parts))]
         fits = folder / f"{name}-maps.parquet"
         if not fits.exists() or not all(path.exists() for path in paths):
@@ -170,7 +187,7 @@ def run_interventions(
                         pl.concat([_intervention_rows(moves, backend, cells, number, advance) for number in numbers]),
                     )
                 else:
-                    advance(sum(len(ORDERS) * len(_there(cells, number)) for number in numbers))
+                    advance(sum(len(ORDERS) * len(_there(moves, cells, number)) for number in numbers))
         else:
             advance(sum(files.scan_parquet(path).select(pl.len()).collect().item() for path in paths))
         yield fits
@@ -189,15 +206,29 @@ def _cells(
     return cells, fits
 
 
-def _there(cells: Sequence[_Cell], number: int) -> list[_Cell]:
-    """The steps that a case makes: all but those that do not apply to it, such as one without its telling."""
-    return [cell for cell in cells if np.isfinite(cell[1].delta[number, 0])]
+def _there(moves: Interventions, cells: Sequence[_Cell], number: int) -> list[_Cell]:
+    """The steps that a case makes: all but those that do not apply to it, such as one without its telling. A case that
+    is answered by the false belief in one order alone is counted by the published rules only."""
+    whole = moves.answered[number] == 1
+    return [
+        (layer, step)
+        for layer, step in cells
+        if np.isfinite(step.delta[number, 0]) and (whole or step.fitted == table.IN_SAMPLE)
+    ]
+
+
+def _read_before(moves: Interventions, number: int, order: int) -> AnswerRoles:
+    """What a case was answered by before any intervention."""
+    place = moves.asked.place(number, order)
+    return read_answers(
+        moves.asked.cases[number], moves.asked.prompts[place], select_answer(moves.states.answers, place)
+    )
 
 
 def _intervention_rows(
     moves: Interventions, backend: Backend, cells: Sequence[_Cell], number: int, advance: Callable[[int], None]
 ) -> pl.DataFrame:
-    case, own = moves.asked.cases[number], _there(cells, number)
+    case, own = moves.asked.cases[number], _there(moves, cells, number)
     layers = np.array([layer for layer, _ in own], np.int64)
     known, which = np.unique(layers, return_inverse=True)  # so that a state is read once, however often it is moved
     deltas = np.stack([step.delta[number] for _, step in own]).astype(np.float32, copy=False)
@@ -207,7 +238,7 @@ def _intervention_rows(
     for order in ORDERS:
         place = moves.asked.place(number, order)
         prompt = moves.asked.prompts[place]
-        before = read_answers(case, prompt, select_answer(moves.states.answers, place))
+        before = _read_before(moves, number, order)
         wanted = np.stack([moves.states.layer(int(layer))[place] for layer in known])[which]
         wanted += deltas
         wanted[replaces] = deltas[replaces]

@@ -170,10 +170,9 @@ class Outcomes:
     maps: pl.DataFrame
     probes: pl.DataFrame
 
-    def select(self, reading: str = STRICT, all_items: bool = False) -> pl.DataFrame:
-        """The items that a reading counts: those eligible under it, or all."""
-        name = "eligible_choices" if reading == CHOICES else "eligible"
-        return self.items if all_items else self.items.filter(pl.col(name))
+    def select(self, reading: str = STRICT) -> pl.DataFrame:
+        """The items that are eligible under a reading."""
+        return self.items.filter(pl.col("eligible_choices" if reading == CHOICES else "eligible"))
 
 
 @dataclass(frozen=True)
