@@ -2,6 +2,7 @@
 A run folder from somebody else brings no program, and no name in it is taken for the path of one.
 Changed copies of real runs are read by the commands that read runs: bench/fuzz.py, some hundred times."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -202,15 +203,19 @@ def test_the_name_of_a_strategy_is_no_path(cli, run: Path, ran: Path, tmp_path: 
         Strategy.named(str(folder))
 
 
-def test_no_server_is_started_for_a_folder_that_a_run_names(cli, run: Path, tmp_path: Path) -> None:
+def test_no_server_is_started_for_a_folder_or_file_that_a_run_names(run: Path, tmp_path: Path, monkeypatch) -> None:
     from types import SimpleNamespace
 
     from tomserve.faithfulness import model_access
     from tomserve.faithfulness.settings import Connection
     from tomserve.serving.probe import WaitPolicy
 
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "theirs/weights").mkdir(parents=True)
+    shutil.copy(ROOT / "launch/models/reference.yaml", tmp_path / "theirs")
+    theirs = ("theirs/weights", "theirs/reference.yaml", "theirs/weights/../reference.yaml")
     for field in ("model", "preset"):
-        for place in (str(tmp_path), "./weights", "../weights", "~/weights"):
+        for place in (str(tmp_path), "./weights", "../weights", "~/weights", *theirs):
             change_manifest(run, **{field: place})
             source = SimpleNamespace(folder=run, manifest=Manifest.read(run))
             with pytest.raises(ConfigError, match="is running; run `make serve"):

@@ -9,12 +9,14 @@ choices by the strategy's own schema.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import orjson
 
 from tomserve import content
 from tomserve.content import files
+from tomserve.content.validation import CODE
 from tomserve.engine.prompt_tokens import estimate_tokens
 from tomserve.engine.request import Sampling
 from tomserve.errors import ConfigError, RunMismatchError, ServerError
@@ -293,8 +295,8 @@ def choose_server(source: SourceRun, connection: Connection, waiting: WaitPolicy
     ConfigError or ServerError where none can be used, RunMismatchError where another model is served."""
     manifest = source.manifest
     own = manifest.model if connection.base_urls else manifest.preset or manifest.model
-    # The run may come from somebody else, who could name any folder of this machine: none is served on their word.
-    start = not own.startswith(("/", ".", "~"))
+    # The run may come from somebody else, who could name any folder or preset's file: none is served on their word.
+    start = not own.startswith(("/", ".", "~")) and not own.endswith(CODE) and not ("/" in own and Path(own).exists())
     found = endpoint.choose_target(connection.base_urls, own, connection.revision, waiting, start=start)
     pairs = (
         ("model", manifest.model, found.model),
