@@ -128,8 +128,11 @@ def test_a_broken_run_and_a_broken_card_have_lines_that_say_so(runs: RunIndex) -
         assert "manifest.json" in found["bad"].broken
         assert str(runs_root()) not in found["bad"].broken
         assert found["good"].broken == ""
-    (runs_root() / "good" / run_index.CARD_FILE).write_text('{"owner": 3}')
-    assert "workbench.json: owner: " in runs.line("good", ME).broken
+    # with such a turn no next one could be written, and all behind it waited for ever; all tags stand in the list
+    turn, tags = {"job": {"turn": 2**64 - 1}}, {"tags": [f"{number}" for number in range(10_000)]}
+    for field, card in (("owner", {"owner": 3}), ("job.turn", turn), ("tags", tags)):
+        (runs_root() / "good" / run_index.CARD_FILE).write_bytes(orjson.dumps(card))
+        assert f"workbench.json: {field}: " in runs.line("good", ME).broken
 
 
 def test_a_name_is_no_path_and_what_cannot_be_shown_is_passed_over(runs: RunIndex, tmp_path: Path) -> None:

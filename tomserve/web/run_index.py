@@ -25,7 +25,7 @@ from tomserve.content.validation import Strict, read_record
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, NotAllowedError
 from tomserve.runs.journal import count_packed_lines
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.progress import is_locked
+from tomserve.runs.progress import Count, is_locked
 from tomserve.runs.runfolder import CARD, JOURNAL
 from tomserve.web.accounts import Person
 from tomserve.workflows import evaluate
@@ -37,6 +37,7 @@ PIECE = 1 << 20
 
 CARD_FILE = CARD
 LONGEST_NOTE = 20_000  # characters that notes may have
+MOST_TAGS = 50  # tags that a run may have: the list of runs offers those of all runs to choose from
 
 
 class State(StrEnum):
@@ -56,22 +57,25 @@ class State(StrEnum):
 ENDED = (State.DONE, State.FAILED, State.CANCELLED)
 
 
+Words = Annotated[str, pydantic.Field(max_length=1 << 17)]  # twice as many as the file of an experiment may have
+
+
 class Job(Strict):
     """The place of an experiment in the queue. Experiments of one group run one after the other, as they share a server
     or the GPUs of this machine. Times are in UTC, ISO 8601."""
 
     state: State = State.QUEUED
-    order: float = 0.0  # the smallest is run first
-    group: str = ""
-    turn: int = 0  # how often it was put into the queue; an older entry of the queue is void
-    said: str = ""  # why it waits or what it failed by, in one line
-    submitted: str = ""
-    began: str | None = None
-    ended: str | None = None
+    order: Annotated[float, pydantic.Field(ge=-1e300, le=1e300)] = 0.0  # the smallest is run first
+    group: Words = ""
+    turn: Count = 0  # how often it was put into the queue; an older entry of the queue is void
+    said: Words = ""  # why it waits or what it failed by, in one line
+    submitted: Words = ""
+    began: Words | None = None
+    ended: Words | None = None
     exit_code: int | None = None
     wanted: State | None = None  # what becomes of it once it has stopped, None while nobody wants it to stop
-    deaths: int = 0  # how often in a row it ended by what nobody wanted, and got no further
-    rows: int = 0  # bytes of its journal when it last began
+    deaths: Count = 0  # how often in a row it ended by what nobody wanted, and got no further
+    rows: Count = 0  # bytes of its journal when it last began
     seal: str = ""  # proves that this workbench has queued the experiment (see tomserve.web.queue)
 
     @property
@@ -101,7 +105,9 @@ class Card(Strict):
     owner: Annotated[str, pydantic.Field(max_length=64)] = ""  # who started the run, "" for nobody in particular
     private: bool = False
     notes: Annotated[str, pydantic.Field(max_length=LONGEST_NOTE)] = ""
-    tags: tuple[Annotated[str, pydantic.Field(min_length=1, max_length=40)], ...] = ()
+    tags: Annotated[
+        tuple[Annotated[str, pydantic.Field(min_length=1, max_length=40)], ...], pydantic.Field(max_length=MOST_TAGS)
+    ] = ()
     job: Job | None = None  # None for a run that was never in the queue
 
     @property

@@ -13,7 +13,7 @@ from tomserve.web.analyses import Flips
 from tomserve.web.answers import Prompt
 from tomserve.web.items import How, Sentence
 from tomserve.web.playground import Values
-from tomserve.web.run_index import LONGEST_NOTE, RunEntry, State
+from tomserve.web.run_index import LONGEST_NOTE, MOST_TAGS, RunEntry, State
 from tomserve.workflows.evaluate import Experiment
 
 Word = Annotated[str, Field(max_length=200)]
@@ -130,7 +130,7 @@ class RunChange(RequestModel):
     """What is to be changed of a run; what is left out stays."""
 
     notes: Annotated[str, Field(max_length=LONGEST_NOTE)] | None = None
-    tags: Annotated[list[Tag], Field(max_length=50)] | None = None
+    tags: Annotated[list[Tag], Field(max_length=MOST_TAGS)] | None = None
     private: bool | None = None
 
 
