@@ -17,9 +17,9 @@ from fastapi import FastAPI
 from tests.helpers.examples import copied_example
 from tests.helpers.queues import experiment, items, job, put, queue_of, state
 from tests.helpers.workbenches import lab, member, signed_in, visitor
-from tomserve.content.paths import runs_root
+from tomserve.content.paths import runs_root, state_root
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, NotAllowedError
-from tomserve.web import background, run_index
+from tomserve.web import accounts, background, run_index
 from tomserve.web import queue as web_queue
 from tomserve.web.accounts import Person, Role
 from tomserve.web.app import make_app
@@ -411,9 +411,20 @@ def test_a_seal_is_that_of_one_experiment_of_one_name(file: Path, tmp_path: Path
     assert not web_queue.is_sealed("r", file, mark), "another workbench has another secret"
 
 
+def test_what_a_strangers_folder_of_runs_knows_opens_nothing() -> None:
+    theirs = {"secret": "s" * web_queue.SECRET_LENGTH, "token": "t" * 43}
+    (runs_root() / ".web").mkdir(parents=True)
+    for name, known in theirs.items():
+        (runs_root() / ".web" / name).write_text(known)
+        (runs_root() / ".web" / name).chmod(0o600)
+    assert web_queue.secret() != theirs["secret"].encode()
+    own = accounts.load_token(runs_root() / ".web")
+    assert own == accounts.load_token(runs_root() / ".web") != theirs["token"]
+
+
 def test_the_secret_is_this_users_alone(file: Path) -> None:
     mark = web_queue.seal("r", file.read_bytes())
-    path = runs_root() / ".web/secret"
+    (path,) = (state_root() / "tomserve/web").iterdir()
     assert path.stat().st_mode & 0o777 == 0o600
     assert web_queue.seal("r", file.read_bytes()) == mark
     path.chmod(0o644)

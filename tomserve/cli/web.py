@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tomserve.cli.interrupts import SIGNALS
+from tomserve.content import files
 from tomserve.content.text import say
 from tomserve.errors import ConfigError, Interrupted
 
@@ -76,6 +77,8 @@ def web(
         keys=_keys(key, auth=auth),
         proxy=proxy.rstrip("/") if proxy else None,
     )
+    for place in (settings.folder, *settings.folder.glob("*")):  # the folder of runs may come from somebody else
+        files.refuse_link(place)
     if role is not None and add_user is None:
         raise ConfigError("--role goes with --add-user, which adds somebody of that role")
     ends = {"--add-user": add_user, "--remove-user": remove_user, "--add-token": add_token, "--rebuild": rebuild}

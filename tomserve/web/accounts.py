@@ -25,11 +25,13 @@ import orjson
 import pydantic
 
 from tomserve.content import files
-from tomserve.content.validation import Strict, read_record
+from tomserve.content.validation import Strict, is_own, note_own, read_record
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, one_of
 
 SECRET_LENGTH = 32  # random bytes of a secret
+
+TOKEN = "web-tokens"  # under which this user notes the tokens that he has drawn
 
 _LOOK = re.compile(r"[A-Za-z0-9_-]{43}")
 
@@ -58,16 +60,21 @@ def load_token(folder: Path) -> str:
     """The token of the workbench, in a file that only its owner can read; drawn where there is none yet.
 
     It stays the same when the workbench is started again, so that bookmarks do; whoever deletes ``token`` draws a new
-    one. Raises ConfigError where something else has the file's name, and OSError where it cannot be read or written.
+    one. One that this user has not drawn came with somebody's folder of runs, who knows it, and is replaced. Raises
+    ConfigError where something else has the file's name, and OSError where it cannot be read or written.
     """
     path = folder / "token"
+    found: str | None = None
     try:
         with files.open_for_reading(path) as file:
             found = file.read(1000).decode("ascii", "replace").strip()
     except FileNotFoundError:
+        pass
+    if found is None or (_LOOK.fullmatch(found) and not is_own(TOKEN, {"digest": secret_digest(found)})):
         found = draw_secret()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         files.replace_bytes(path, f"{found}\n".encode(), 0o600)
+        note_own(TOKEN, {"digest": secret_digest(found)})
     if not _LOOK.fullmatch(found):
         raise ConfigError(f"{path}: does not hold a token of the workbench; delete it, and a new one is drawn")
     if path.stat().st_mode & 0o077:

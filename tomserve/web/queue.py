@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from tomserve import benchmarks, content, variants
 from tomserve.content import files
-from tomserve.content.paths import absolute_runs_root, runs_root
+from tomserve.content.paths import absolute_runs_root, runs_root, state_root
 from tomserve.engine.addresses import normalize_url
 from tomserve.engine.records import utc_now
 from tomserve.engine.redact import is_secret_variable
@@ -200,11 +200,11 @@ SECRET_LENGTH = 32
 
 
 def secret() -> bytes:
-    """The workbench's own secret, which is drawn where there is none yet. Raises OSError and ConfigError where it can
-    neither be read nor be written."""
-    place = runs_root() / ".web"
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = place / "secret"
+    """The workbench's own secret, which is drawn where there is none yet. It lies among what this user's programs
+    remember, as a folder of runs may come from somebody else, who would know one that lies there and could seal
+    experiments. Raises OSError and ConfigError where it can neither be read nor be written."""
+    path = state_root() / "tomserve/web" / content.digest(str(absolute_runs_root()).encode())[-16:]
+    files.make_private(path.parent)
     for _ in range(2):
         with contextlib.suppress(FileNotFoundError), files.open_for_reading(path) as file:
             status = os.fstat(file.fileno())
