@@ -1,6 +1,7 @@
 """Packing: a packed run is the same run in a tenth of its room, for all that reads it."""
 
 import shutil
+import tracemalloc
 from itertools import islice
 from pathlib import Path
 
@@ -148,6 +149,13 @@ def test_a_packed_file_that_was_changed_or_made_up_is_refused(tmp_path: Path) ->
         table.write_parquet(path, metadata={MARK: record})
         with pytest.raises(ConfigError, match=said):
             journal_path(run)
+    line = pl.Series("line", ["x" * 1_000_000])  # a file of 600 bytes, which would take 200 MB at once
+    pl.DataFrame({"line": line.new_from_index(0, 200)}).write_parquet(path, statistics=False, metadata={MARK: about})
+    tracemalloc.start()
+    with pytest.raises(ConfigError, match=unpacked):
+        journal_path(run)
+    assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    tracemalloc.stop()
     path.write_bytes(b"PAR1")
     with pytest.raises(ConfigError, match=none):
         journal_path(run)

@@ -287,6 +287,12 @@ def test_what_a_part_takes() -> None:
         make_demand("llama3.1-405b", "2x8xA100-80GB", None, None, 3, [])
 
 
+def test_no_log_is_written_where_a_link_leads(tmp_path: Path) -> None:
+    (tmp_path / "ray").symlink_to(tmp_path)
+    with pytest.raises(ConfigError, match="is a symbolic link"):
+        rays.open_log(tmp_path / rays.LOG.format(0))
+
+
 def test_no_secret_is_handed_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TOMSERVE_API_KEY", "s3cret")
     monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(tmp_path / "key"))

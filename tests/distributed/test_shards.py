@@ -138,6 +138,15 @@ def test_what_is_no_table_is_refused_by_name(tmp_path: Path) -> None:
         find_tables(str(tmp_path))
 
 
+def test_a_part_that_is_a_link_to_another_run_is_refused(tmp_path: Path) -> None:
+    folder, private = divided_example(tmp_path, 1), copied_run(tmp_path / "private")
+    shutil.rmtree(part_folder(folder, 0))
+    (folder / "0000").symlink_to(private)
+    with pytest.raises(ConfigError, match="0000: is a symbolic link"):
+        score_parts(folder)
+    assert not (private / "scores.parquet").exists()
+
+
 ASKED = ("--benchmark", "perturbed", "--limit", "12", "--strategy", "vanilla")
 
 

@@ -167,7 +167,7 @@ def test_what_tasks_append_to_is_no_link(tools: Path, tmp_path: Path) -> None:
     (folder / "slurm/0001.starts").unlink()
     (folder / "slurm").rmdir()
     (folder / "slurm").symlink_to(tmp_path)
-    with pytest.raises(ConfigError, match="slurm: is a link"):
+    with pytest.raises(ConfigError, match="slurm: is a symbolic link"):
         slurm.submit(folder, "mine", [0, 1], ArrayOptions(1), "#!/bin/sh\n")
     assert Job.read(folder) is None
 

@@ -72,6 +72,15 @@ def check_regular(path: Path, *, alone: bool = False) -> None:
         )
 
 
+def refuse_link(folder: Path) -> None:
+    """Raise ConfigError where a link stands in the place of a folder."""
+    if folder.is_symlink():
+        raise ConfigError(
+            f"{folder}: is a symbolic link{_target(folder)}, which is not followed; put what it leads to in its place, "
+            "or delete the link"
+        )
+
+
 def open_regular(path: Path, flags: int, mode: int = 0o666) -> int:
     """Open the regular file `path` and return its descriptor. flags: those of `os.open`, but not O_TRUNC. mode: the
     permissions, before the umask, of a file that this creates. Raises ConfigError for anything that is no regular file

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tomserve.content import files
 from tomserve.content.python_file import module_command
@@ -158,11 +158,18 @@ def run_part(name: str, folder: str, number: int, demand: TaskDemand) -> None:
     while progress.is_locked(part_folder(place, number)) and time.monotonic() < until:
         time.sleep(0.2)
     log = place / LOG.format(number)
-    log.parent.mkdir(exist_ok=True)
-    with os.fdopen(files.open_regular(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
+    with open_log(log) as file:
         code = _run(work_command(folder, number, demand), {**os.environ, **dict(demand.env)}, file)
     if code:
         raise MachineError(f"{node}: `tomserve work` ended with exit code {code}: {last_line(log)}")
+
+
+def open_log(path: Path) -> IO[bytes]:
+    """The log of a part, in a folder beside the parts, which is made where it is missing. Raises ConfigError for links,
+    and OSError."""
+    files.refuse_link(path.parent)
+    path.parent.mkdir(exist_ok=True)
+    return os.fdopen(files.open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
 
 
 def work_command(folder: str, number: int, demand: TaskDemand) -> list[str]:

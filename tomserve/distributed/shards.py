@@ -176,8 +176,11 @@ def merged_folder(folder: Path) -> Path:
 
 
 def part_folder(folder: Path, number: int) -> Path:
-    """The run folder of a part. number: from 0."""
-    return folder / f"{number:04}"
+    """The run folder of a part. number: from 0. Raises ConfigError for a link: the parts may come from somebody else,
+    whose link could lead to any run of this machine."""
+    path = folder / f"{number:04}"
+    files.refuse_link(path)
+    return path
 
 
 def find_folder(given: str) -> Path:

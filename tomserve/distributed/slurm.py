@@ -186,9 +186,8 @@ def submit(folder: Path, run: str, parts: Sequence[int], options: ArrayOptions, 
     where the folder cannot be written; then no job is left behind.
     """
     words = sbatch_command(folder, run, parts, options)
+    files.refuse_link(folder / LOGS)
     (folder / LOGS).mkdir(exist_ok=True)
-    if (folder / LOGS).is_symlink():
-        raise ConfigError(f"{folder / LOGS}: is a link; expected a folder, so move it away")
     for number in parts:  # Slurm and the script append to them, wherever a link would lead
         for ending in ("txt", "starts"):
             files.check_regular(folder / LOGS / f"{number:04}.{ending}", alone=True)

@@ -336,11 +336,12 @@ def read_chunks(path: Path) -> Iterator[bytes]:
     try:
         lines = files.scan_parquet(path).select(pl.col(LINE).cast(pl.Binary))
         for batch in lines.collect_batches(chunk_size=BATCH, maintain_order=True, engine="streaming"):
-            piece = b"".join(batch[LINE].drop_nulls())
-            found.update(piece)
-            size += len(piece)
+            held = batch[LINE].drop_nulls()
+            size += int(held.bin.size().sum())  # before they are joined: equal lines stand in the file, and here, once
             if size > wanted.bytes:
                 break
+            piece = b"".join(held)
+            found.update(piece)
             yield piece
     except _BROKEN as error:
         raise _packed_error(path, error) from None
