@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import socket
 import threading
@@ -16,10 +17,11 @@ import pytest
 from tests.conftest import Outcome
 from tests.helpers.browsing import Started
 from tests.helpers.examples import copied_example
+from tests.helpers.outcomes import refuses_in_a_line
 from tests.helpers.queues import asked, kill, processes, until
 from tomserve.content.paths import runs_root
 from tomserve.errors import MachineError
-from tomserve.web import app
+from tomserve.web import access, app
 from tomserve.web.accounts import COST, Users
 from tomserve.web.client import Workbench
 from tomserve.web.settings import Settings
@@ -56,8 +58,9 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_it_lets_in_whoever_has_the_address_and_ends_by_a_signal(number: int, capsys) -> None:
+def test_it_lets_in_whoever_has_the_address_and_ends_by_a_signal(number: int, capsys, monkeypatch) -> None:
     tokens: list[str] = []
+    monkeypatch.setattr(access, "STRANGERS_TIME", 1.0)
 
     def visit(opened: str) -> None:
         base, _, token = opened.partition("/?token=")
@@ -70,6 +73,9 @@ def test_it_lets_in_whoever_has_the_address_and_ends_by_a_signal(number: int, ca
                 stranger.sendall(b"a: " + b"x" * (1 << 20) + b"\r\n")
                 sent += 1
         assert sent < 64
+        with socket.create_connection(("127.0.0.1", httpx.URL(base).port), 10) as stranger:
+            stranger.sendall(b"GET / HTTP/1.1\r\n")  # and nothing more
+            assert stranger.recv(1) == b""
         with httpx.Client(follow_redirects=True) as person:
             assert person.get(opened.replace("/?", "/nothing?")).status_code == 404
             assert "server" not in person.get(f"{base}/static/workbench.css").headers
@@ -107,6 +113,9 @@ def test_databases_are_made_again_from_the_folders_unless_a_workbench_runs(cli: 
         tell("http://127.0.0.1:1")
         refused = cli("web", "--rebuild")
     assert (refused.code, "http://127.0.0.1:1" in refused.err) == (2, True)
+    shutil.move(runs_root() / ".web", runs_root() / "elsewhere")
+    (runs_root() / ".web").symlink_to("elsewhere")
+    refuses_in_a_line(cli("web", "--rebuild"), ".web: is a symbolic link")
 
 
 def test_users_are_added_on_the_command_line_without_a_password_in_sight(cli, monkeypatch, tmp_path: Path) -> None:

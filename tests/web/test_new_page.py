@@ -4,6 +4,7 @@ Plans of experiments: as `tomserve eval` would ask, computed by another process,
 
 import html
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tomserve.runs import planning as asking
 from tomserve.runs.planning import EvalOptions
 from tomserve.serving.endpoint import Target
 from tomserve.serving.probe import Probe
-from tomserve.web import background, run_index
+from tomserve.web import background, planning, run_index
 from tomserve.web.app import make_app
 from tomserve.web.planning import find_plan, plan_experiment
 from tomserve.web.routes import experiments
@@ -326,6 +327,9 @@ def test_a_plan_is_made_once_for_all_that_bears_on_it(monkeypatch: pytest.Monkey
             find_plan(experiment.model_copy(update={"path": str(tmp_path / "link")}))
     monkeypatch.setattr(background, "_IMMEDIATE", [])
     assert find_plan(Experiment(benchmark="hitom"), 0) is None  # what takes longer is there later
+    monkeypatch.setattr(planning, "WAITING", threading.BoundedSemaphore(1))
+    planning.WAITING.acquire()
+    assert find_plan(Experiment(benchmark="hitom"), 1e9) is None  # and nobody waits where too many do
 
 
 @pytest.mark.parametrize(

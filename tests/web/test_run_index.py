@@ -310,6 +310,13 @@ def test_a_run_whose_card_cannot_be_read_is_nobodys_to_see_where_people_sign_in(
     assert "not JSON" in RunIndex().line("hers", Person()).broken
 
 
+def test_a_measurement_is_private_as_the_run_is_however_long_that_ones_name() -> None:
+    name = f"{'a' * 200}/{'b' * 200}"
+    example(name, Card(owner="ada", private=True))
+    example("measured", kind="measured", settings={"of": name})
+    assert RunIndex().lines(Person("ben")) == []
+
+
 def test_what_is_broken_is_shown_as_missing(tmp_path: Path) -> None:
     (tmp_path / "progress.json").write_bytes(b'{"pid": -1')
     (tmp_path / "workbench.json").write_bytes(b"[]")

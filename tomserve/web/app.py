@@ -15,10 +15,12 @@ from html import escape
 from types import FrameType
 from urllib.parse import urlsplit
 
+import h11
 import orjson
 import uvicorn
 from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tomserve._version import __version__
 from tomserve.content import files
@@ -62,6 +64,37 @@ def make_app(settings: Settings) -> FastAPI:
     for router in (*PAGES, api.router):
         app.router.routes.extend(router.routes)  # as they are: include_router would make every one again, in 0.2 s
     return app
+
+
+class Connection(H11Protocol):
+    """A connection that is closed where the head of a request does not arrive in time: whoever holds many connections
+    and sends nothing would keep everybody out."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in H11Protocol
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came, and wait for the rest of the head."""
+        super().data_received(data)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing more."""
+        super().connection_lost(exc)
+        if self._late is not None:
+            self._late.cancel()
+
+    def _wait(self) -> None:
+        complete = self.conn.their_state is not h11.IDLE
+        if self._late is not None and complete:
+            self._late.cancel()
+            self._late = None
+        elif self._late is None and not complete:
+            self._late = self.loop.call_later(access.STRANGERS_TIME, self.transport.close)
 
 
 GRACE = 2  # seconds that requests under way have when the workbench ends; what streams is cut off then
@@ -190,7 +223,7 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> int:
         _log(Redactor(*keys.all_keys(), *secrets))
         config = uvicorn.Config(
             app,
-            http="h11",  # the only one that bounds what comes before a body, which strangers may send, too
+            http=Connection,  # h11 alone bounds what comes before a body, which strangers may send, too
             ws="none",
             log_config=None,
             access_log=False,

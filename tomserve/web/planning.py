@@ -1,6 +1,7 @@
 """What an experiment would cost and what it could show, while somebody still chooses it; nothing is asked of any
 server."""
 
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -152,11 +153,13 @@ def plan(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str
 
 
 LOOK = 0.1  # seconds between two looks at whether a plan is there
+WAITING = threading.BoundedSemaphore(8)
+"""So many wait for plans at once: each keeps one of the threads by which all pages are answered."""
 
 
 def find_plan(experiment: Experiment, patience: float = 120.0) -> Plan | None:
-    """The plan of an experiment, computed beside the server; None where it is not there within so many seconds: ask
-    again then. Raises ConfigError with what is wrong where the experiment cannot be planned."""
+    """The plan of an experiment, computed beside the server; None where it is not there within so many seconds, or too
+    many wait already: ask again then. Raises ConfigError with what is wrong where the experiment cannot be planned."""
     fields = experiment.model_copy(
         update={name: field.default for name, field in Experiment.model_fields.items() if name not in MATTER}
     ).model_dump_json(by_alias=True)
@@ -167,8 +170,13 @@ def find_plan(experiment: Experiment, patience: float = 120.0) -> Plan | None:
         sources += [path, *(sorted(path.rglob("*"))[:10_000] if path.is_dir() else ())]
     computation = Computation("plan", (), {"experiment": fields}, sources=tuple(sources))
     until = time.monotonic() + patience
-    while (found := background.require(computation)) is None and time.monotonic() < until:
-        time.sleep(LOOK)
+    found = background.require(computation)
+    if found is None and WAITING.acquire(blocking=False):
+        try:
+            while (found := background.require(computation)) is None and time.monotonic() < until:
+                time.sleep(LOOK)
+        finally:
+            WAITING.release()
     return None if found is None else _plans.validate_python(found.facts)
 
 

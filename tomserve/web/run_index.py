@@ -145,6 +145,7 @@ def write_card(folder: Path, card: Card) -> None:
 MANIFEST = "manifest.json"
 READ_FILES = (MANIFEST, CARD_FILE, evaluate.EXPERIMENT_FILE)  # the files of a run that a line is made of
 LONGEST = 300  # characters of a text that a line holds at most
+LONGEST_NAME = 1000  # characters of the name of a run
 DEEPEST = 12  # folders within folders in which runs are looked for
 SETTLED = 50_000_000  # nanoseconds after which a file that was changed twice cannot look as if it was changed once
 
@@ -298,7 +299,7 @@ def safe_path(name: str) -> Path:
     run's. Raises NoSuchRunError.
     """
     parts, folder = name.split("/"), absolute_runs_root()
-    if len(name) > 1000 or len(parts) > DEEPEST + 1 or not all(map(_is_part, parts)):
+    if len(name) > LONGEST_NAME or len(parts) > DEEPEST + 1 or not all(map(_is_part, parts)):
         raise no_such_run(name)
     for place, part in enumerate(parts, 1):
         folder /= part
@@ -339,7 +340,7 @@ def _of_manifest(manifest: Manifest) -> dict[str, Any]:
         "kind": manifest.kind,
         "strategies": tuple(one[:LONGEST] for one in list(manifest.strategies)[:100]),
         "complete": manifest.complete,
-        "of": of[:LONGEST] if isinstance(of, str) else "",
+        "of": of[:LONGEST_NAME] if isinstance(of, str) else "",
     }
 
 
