@@ -6,7 +6,7 @@ docs/explanation/statistics.md). All functions take rows as study_rows makes the
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -29,6 +29,7 @@ from tomserve.studies.contrasts import (
     pair_rows,
     share,
     sums_of_answers,
+    sums_of_pairs,
 )
 
 # Factors that the items of this benchmark have, and that the study needs
@@ -164,10 +165,20 @@ def accuracy(rows: pl.DataFrame, kinds: baselines.RuleKinds) -> Iterator[Record]
     for named, own in split_by(rows.select(read), arm, sort=False):  # what is not read is not copied
         parts = {"all": own, **({"false_belief": own.filter("false_belief")} if versions else {})}
         alikeness = {subset: cluster_correlation(part, "perturbation") for subset, part in parts.items()}
-        for key, part in split_by(with_overall(subsets(own)), ("subset", "perturbation"), sort=False):
-            stratum = "stage" if key["perturbation"] == OVERALL else None
-            counted = share(part, stratum, None if stratum else alikeness.get(key["subset"]))
-            yield {**key, **named, **counted, **baselines.rule_columns(part, kinds, stratum)}
+        for key, stratum, sums, rules in counted_by(subsets(own), ("subset", "perturbation"), kinds):
+            counted = share(sums, stratum, None if stratum else alikeness.get(key["subset"]))
+            yield {**key, **named, **counted, **rules}
+
+
+def counted_by(
+    rows: pl.DataFrame, keys: Sequence[str], kinds: baselines.RuleKinds
+) -> Iterator[tuple[Record, str | None, pl.DataFrame, Record]]:
+    """What `baselines.sums_with_rules` says of each class and of all together, with the stratum of its interval: for a
+    class none, for `overall` the stage."""
+    overall = pl.lit(OVERALL, rows.schema["perturbation"]).alias("perturbation")
+    for stratum, frame in ((None, rows), ("stage", rows.with_columns(overall))):
+        for key, sums, rules in baselines.sums_with_rules(frame, keys, kinds, stratum):
+            yield key, stratum, sums, rules
 
 
 def perturbation_effects(rows: pl.DataFrame) -> Iterator[Record]:
@@ -198,7 +209,7 @@ def prompting_effects(rows: pl.DataFrame) -> Iterator[Record]:
     for model, strategy, pairs in pairs_of(rows.select(*shown, "re_asked", "changed")):
         for (subset,), part in subsets(pairs).group_by(["subset"], maintain_order=True):
             key = {"subset": subset, "model": model, "treatment": strategy, "control": VANILLA}
-            named = split_by(part, ("perturbation",), sort=False)
+            named = split_by(sums_of_pairs(part, ("perturbation", "stage")), ("perturbation",), sort=False)
             classes = [{**key, **name, **contrast(one, "stage")} for name, one in named]
             yield from adjust_family(classes, PERTURBED, words=("hurts", "helps"))
             for stratum, target in (("stage", NEW), (None, THESE)):
@@ -439,10 +450,9 @@ def tables(belief: pl.DataFrame, kinds: baselines.RuleKinds) -> dict[str, Iterat
 
 def roles(belief: pl.DataFrame, kinds: baselines.RuleKinds) -> Iterator[Record]:
     """The records of `roles`: accuracy by what the right answer is, seen from the cue."""
-    every = with_overall(belief.drop_nulls("belief_role").rename({"belief_role": "role"}))
-    for key, part in split_by(every, (*KEYS, "role"), sort=False):
-        stratum = "stage" if key["perturbation"] == OVERALL else None
-        yield {**key, **share(part, stratum), **baselines.rule_columns(part, kinds, stratum)}
+    known = belief.drop_nulls("belief_role").rename({"belief_role": "role"})
+    for key, stratum, sums, rules in counted_by(known, (*KEYS, "role"), kinds):
+        yield {**key, **share(sums, stratum), **rules}
 
 
 def pairs(belief: pl.DataFrame, kinds: baselines.RuleKinds) -> Iterator[Record]:
@@ -467,16 +477,19 @@ def pairs(belief: pl.DataFrame, kinds: baselines.RuleKinds) -> Iterator[Record]:
         correct=pl.col("correct") & pl.col("other"),
         **{name: pl.col(name) & pl.col(f"other_{name}") for name in kinds.columns},
     )
-    for key, part in split_by(with_overall(both), KEYS, sort=False):
-        stratum = "stage" if key["perturbation"] == OVERALL else None
-        counted = share(part, stratum)
-        only_cue = part.filter(pl.col("cue_right") & ~pl.col("other_right")).height
-        only_other = part.filter(pl.col("other_right") & ~pl.col("cue_right")).height
-        neither = part.height - counted["correct"] - only_cue - only_other
+    alone = with_overall(both).group_by(KEYS).agg(
+        (pl.col("cue_right") & ~pl.col("other_right")).sum().cast(pl.Int64).alias("only_cue"),
+        (pl.col("other_right") & ~pl.col("cue_right")).sum().cast(pl.Int64).alias("only_other"),
+    )
+    apart = {tuple(key): (only_cue, only_other) for *key, only_cue, only_other in alone.iter_rows()}
+    for key, stratum, sums, rules in counted_by(both, KEYS, kinds):
+        counted = share(sums, stratum)
+        only_cue, only_other = apart[tuple(key.values())]
+        neither = counted["total"] - counted["correct"] - only_cue - only_other
         yield {
             **{**key, "solved": counted["correct"], "pairs": counted["total"], "share": counted["accuracy"], **counted},
             **{"only_cue": only_cue, "only_other": only_other, "neither": neither},
-            **baselines.rule_columns(part, kinds, stratum),
+            **rules,
         }
 
 

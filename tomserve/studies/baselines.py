@@ -61,12 +61,12 @@ def rank_rules(counts: Mapping[str, Any], kinds: Mapping[str, str]) -> list[Reco
     return sorted(found, key=lambda one: (-one["right"], ORDER[one["kind"]], one["rule"]))
 
 
-def pair_with_rule(rows: pl.DataFrame, column: str, keys: Sequence[str] = ()) -> pl.DataFrame:
-    """Each row beside what a rule has of its question, as contrasts.pair_rows has them. keys: further columns that are
-    wanted."""
+def pair_with_rule(rows: pl.DataFrame, right: pl.Expr, keys: Sequence[str] = ()) -> pl.DataFrame:
+    """Each row beside what a rule has of its question, as contrasts.pair_rows has them. right: whether the rule is
+    right, null where it says nothing. keys: further columns that are wanted."""
     return rows.select(
         *("correct", "faulty", "cluster", *keys),
-        pl.col(column).fill_null(False).alias("control"),
+        right.fill_null(False).alias("control"),
         pl.lit(False).alias("control_faulty"),
     )
 
@@ -192,8 +192,37 @@ def rule_columns(rows: pl.DataFrame, kinds: RuleKinds, stratum: str | None = Non
     best = next(iter(count_rules(rows, kinds)), None)
     keys, sums = [stratum] if stratum else [], None
     if best is not None and interval:
-        sums = contrasts.sums_of_pairs(pair_with_rule(rows, best["column"], keys), keys)
+        sums = contrasts.sums_of_pairs(pair_with_rule(rows, pl.col(best["column"]), keys), keys)
     return rule_columns_of_sums(best, sums, not interval, stratum)
+
+
+def sums_with_rules(
+    rows: pl.DataFrame, keys: Sequence[str], kinds: RuleKinds, stratum: str | None = None
+) -> Iterator[tuple[Record, pl.DataFrame, Record]]:
+    """For each combination of values of the keys, in the order of the rows: these by name, the sums of its answers
+    (contrasts.sums_of_answers, by the stratum where there is one), and its `rule_columns`. All are counted at once,
+    since a query takes longer than the rows of one combination."""
+    by = [*keys, *([stratum] if stratum else [])]
+    counts = rows.group_by(keys, maintain_order=True).agg(rule_sums(kinds))
+    ranked = [rank_rules(row, kinds.by_column) for row in counts.iter_rows(named=True)]
+    best = [one[0] if one else None for one in ranked]
+    sums = _partition(contrasts.sums_of_answers(rows, by), keys)
+    pairs: dict[tuple[Any, ...], pl.DataFrame] = {}
+    if read := sorted({one["column"] for one in best if one is not None}):
+        chosen = counts.select(*keys, pl.Series("best", [one and one["column"] for one in best], pl.String))
+        beside = rows.select(*by, *({"cluster", "correct", "faulty", *read} - {*by})).join(
+            chosen.drop_nulls("best"), on=list(keys), nulls_equal=True, maintain_order="left"
+        )
+        right = pl.coalesce(pl.when(pl.col("best") == name).then(name) for name in read)
+        pairs = _partition(contrasts.sums_of_pairs(pair_with_rule(beside, right, by), by), keys)
+    for key, one in zip(counts.select(keys).iter_rows(), best, strict=True):
+        yield dict(zip(keys, key, strict=True)), sums[key], rule_columns_of_sums(one, pairs.get(key), False, stratum)
+
+
+def _partition(sums: pl.DataFrame, keys: Sequence[str]) -> dict[tuple[Any, ...], pl.DataFrame]:
+    """The sums by the values of the keys; Polars would look these up anew in every part."""
+    values = sums.select(keys).unique(maintain_order=True).rows()
+    return dict(zip(values, sums.partition_by(keys, maintain_order=True), strict=True))
 
 
 def accuracy(rows: pl.DataFrame, kinds: RuleKinds, intervals: str, *, brief: bool = False) -> Record:

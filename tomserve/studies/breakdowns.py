@@ -108,7 +108,7 @@ class Tally(Counter):
     def _count_beside(self, rows: pl.DataFrame) -> None:
         for key, part in rows.group_by(self._keys, maintain_order=True):
             if (best := self.best(key)) is not None:
-                found = contrasts.sums_of_pairs(baselines.pair_with_rule(part, best["column"]))
+                found = contrasts.sums_of_pairs(baselines.pair_with_rule(part, pl.col(best["column"])))
                 self._beside.setdefault(key, []).append(found)
 
     def best(self, key: Key) -> Record | None:

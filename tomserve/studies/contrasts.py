@@ -346,13 +346,16 @@ def matched_contrast(data: pl.DataFrame, treated: pl.Series, *, stratum: str, po
     is of the treated arm. pool: None for one class; NEW or THESE where all classes are pooled, and the interval is to
     speak for stages not yet written or for those at hand. All numbers are over the strata that have both arms, each
     counted once; with THESE both shares, and the bounds, are those of a fitted model."""
-    named = data.with_columns(treated.cast(pl.Boolean).alias(ARM))
-    sums = named if "answers" in data.columns else sums_of_answers(named, [stratum, ARM])
-    sums = sums.sort(stratum, "cluster", ARM)
+    sums, arm = data, treated.cast(pl.Boolean).to_numpy()
+    if "answers" not in data.columns:
+        sums = sums_of_answers(data.with_columns(treated.cast(pl.Boolean).alias(ARM)), [stratum, ARM])
+        arm = sums[ARM].to_numpy()
     of_stratum, of_cluster = (integer_codes(sums[name]) - 1 for name in (stratum, "cluster"))
-    arm = sums[ARM].to_numpy()
-    right, kept, failed = (sums[name].to_numpy() for name in ("right", "kept", "failed"))
-    arms = ArmSums(of_stratum, of_cluster, arm, sums["answers"].to_numpy(), right)
+    order = np.lexsort((arm, of_cluster, of_stratum))  # so that sums do not depend on the order of the rows
+    of_stratum, of_cluster, arm = of_stratum[order], of_cluster[order], arm[order]
+    columns = {name: sums[name].to_numpy()[order] for name in sums.columns if name in _SUMS}
+    right, kept, failed = (columns[name] for name in ("right", "kept", "failed"))
+    arms = ArmSums(of_stratum, of_cluster, arm, columns["answers"], right)
     means = arms.cells().means
     extra: Record = {}
     if pool == THESE:
@@ -370,7 +373,7 @@ def matched_contrast(data: pl.DataFrame, treated: pl.Series, *, stratum: str, po
         return float((cells[:, 1] - cells[:, 0]).mean()) if len(cells) else math.nan
 
     both = np.isin(arms.stratum, np.intersect1d(arms.stratum[arm], arms.stratum[~arm]))
-    noise = [sums[name].to_numpy() if name in sums.columns else None for name in NOISE]
+    noise = [columns.get(name) for name in NOISE]
     sides = []
     for chosen in (both & arm, both & ~arm):
         weight = _answer_weights(arms.stratum[chosen], arms.answers[chosen])
@@ -404,8 +407,13 @@ def _side_columns(sides: Sequence[tuple[Any, ...]], *, known: bool) -> Record:
 
 
 def integer_codes(names: pl.Series) -> npt.NDArray[np.int64]:
-    """Whole numbers from 1 that stand for the names, in their order: estimators sort their groups again and again."""
-    return names.rank("dense").cast(pl.Int64).to_numpy()
+    """Whole numbers from 1 that stand for the names, in their order: estimators sort their groups again and again. Of
+    the few names that most tables have, a dictionary makes them sooner than a query of Polars."""
+    if names.null_count():
+        return names.rank("dense").cast(pl.Int64).to_numpy()
+    values = names.to_list()
+    codes = {name: code for code, name in enumerate(sorted(set(values)), 1)}
+    return np.fromiter(map(codes.__getitem__, values), np.int64, len(values))
 
 
 def effect_columns(effect: Effect, target: str) -> Record:
