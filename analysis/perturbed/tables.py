@@ -477,9 +477,13 @@ def pairs(belief: pl.DataFrame, kinds: baselines.RuleKinds) -> Iterator[Record]:
         correct=pl.col("correct") & pl.col("other"),
         **{name: pl.col(name) & pl.col(f"other_{name}") for name in kinds.columns},
     )
-    alone = with_overall(both).group_by(KEYS).agg(
-        (pl.col("cue_right") & ~pl.col("other_right")).sum().cast(pl.Int64).alias("only_cue"),
-        (pl.col("other_right") & ~pl.col("cue_right")).sum().cast(pl.Int64).alias("only_other"),
+    alone = (
+        with_overall(both)
+        .group_by(KEYS)
+        .agg(
+            (pl.col("cue_right") & ~pl.col("other_right")).sum().cast(pl.Int64).alias("only_cue"),
+            (pl.col("other_right") & ~pl.col("cue_right")).sum().cast(pl.Int64).alias("only_other"),
+        )
     )
     apart = {tuple(key): (only_cue, only_other) for *key, only_cue, only_other in alone.iter_rows()}
     for key, stratum, sums, rules in counted_by(both, KEYS, kinds):
