@@ -143,9 +143,14 @@ def chat(content: Any = GOOD, finish: str | None = "stop", usage: Any = (50, 5),
     }
 
 
-def error(message: str, **more: Any) -> dict[str, Any]:
+def error(message: str, /, **more: Any) -> dict[str, Any]:
     """An error object of OpenAI's style."""
     return {"error": {"message": message, **more}}
+
+
+def refusal(status: int, message: str, /, **more: Any) -> Said:
+    """That error with this status."""
+    return status, error(message, **more)
 
 
 def models(*names: str, **more: Any) -> dict[str, Any]:
@@ -167,19 +172,14 @@ def about(names: Sequence[str], said: Said) -> Callable[[ChatRequest], Said]:
     return lambda asked: said if asked.name in names else None
 
 
-def after(persons: int, said: Said) -> Callable[[ChatRequest], Said]:
-    """Says this to every request once it was asked about more than so many persons."""
-    return lambda asked: said if asked.persons > persons else None
+def when(condition: Callable[[ChatRequest], Any], said: Said) -> Callable[[ChatRequest], Said]:
+    """Says this to the requests of which that is true."""
+    return lambda asked: said if condition(asked) else None
 
 
 def refuses(name: str, said: Said) -> Callable[[ChatRequest], Said]:
     """Says this where the body has that field."""
-    return lambda asked: said if name in asked.body else None
-
-
-def when(condition: Callable[[ChatRequest], Any], said: Said) -> Callable[[ChatRequest], Said]:
-    """Says this to the requests of which that is true."""
-    return lambda asked: said if condition(asked) else None
+    return when(lambda asked: name in asked.body, said)
 
 
 def first_of(*answers: Callable[[ChatRequest], Said]) -> Callable[[ChatRequest], Said]:
@@ -232,56 +232,73 @@ def _response(said: Said) -> web.Response:
     )
 
 
-def events(*deltas: dict[str, Any], finish: str = "stop") -> bytes:
-    """Server-sent events of a streamed reply."""
-    chunks = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
-    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
-    chunks.append({"choices": [], "usage": {"prompt_tokens": 50, "completion_tokens": 5}})
+def streamed(text: str) -> Said:
+    """A reply as server-sent events."""
+    chunks: list[dict[str, Any]] = [
+        {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+        {"choices": [], "usage": {"prompt_tokens": 50, "completion_tokens": 5}},
+    ]
     head = {"id": "c", "object": "chat.completion.chunk", "model": "m"}
-    return b"".join(b"data: %b\n\n" % orjson.dumps({**head, **chunk}) for chunk in chunks) + b"data: [DONE]\n\n"
+    lines = [b"data: %b\n\n" % orjson.dumps({**head, **chunk}) for chunk in chunks]
+    return 200, b"".join(lines) + b"data: [DONE]\n\n", {"Content-Type": "text/event-stream"}
 
 
-HTML = b"<!DOCTYPE html><html><head><title>%b</title></head><body>...</body></html>"
-EVENTS = {"Content-Type": "text/event-stream"}
-TEXT = {"Content-Type": "text/plain"}
-PAGE = {"Content-Type": "text/html"}
+def page(code: int, title: str) -> Said:
+    """A page of HTML in place of a reply."""
+    text = f"<!DOCTYPE html><html><head><title>{title}</title></head><body>...</body></html>"
+    return code, text.encode(), {"Content-Type": "text/html"}
+
+
+def ended(answer: Callable[[ChatRequest], Said] | None, *says: str, **more: Any) -> Behaviour:
+    """A server for which the evaluation ends in an error that says this."""
+    return Behaviour(answer or (lambda asked: None), right=None, code=2, says=says, **more)
+
+
 PARTS = [
     {"type": "thinking", "thinking": [{"type": "text", "text": "She did not see it."}]},
     {"type": "text", "text": GOOD},
 ]
-NO_MAX_TOKENS = error(
+NO_MAX_TOKENS = refusal(
+    400,
     "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
     type="invalid_request_error",
     param="max_tokens",
     code="unsupported_parameter",
 )
-NO_TEMPERATURE = error(
+NO_TEMPERATURE = refusal(
+    400,
     "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is supported.",
     type="invalid_request_error",
     param="temperature",
     code="unsupported_value",
 )
-NO_SEED = {
-    "object": "error",
-    "message": {
-        "detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]
+FORBIDDEN = {"type": "extra_forbidden", "msg": "Extra inputs are not permitted"}
+NO_SEED = (
+    422,
+    {
+        "object": "error",
+        "message": {"detail": [{**FORBIDDEN, "loc": ["body", "seed"]}]},
+        "type": "invalid_request_error",
     },
-    "type": "invalid_request_error",
-}
-TOO_LONG = error(
+)
+TOO_LONG = refusal(
+    400,
     "This model's maximum context length is 512 tokens. However, you requested 700 tokens (444 in the messages, 256 in "
     "the completion). Please reduce the length of the messages or completion.",
     type="BadRequestError",
     code=400,
 )
-FILTERED = error(
+FILTERED = refusal(
+    400,
     "The response was filtered due to the prompt triggering Azure OpenAI's content management policy.",
     param="prompt",
     code="content_filter",
     status=400,
     innererror={"code": "ResponsibleAIPolicyViolation"},
 )
-RATE = error("Rate limit reached for requests", type="requests", code="rate_limit_exceeded")
+NO_LIST = refusal(404, "Not Found")
+NO_KEY = refusal(401, "You didn't provide an API key.")
 
 
 def _untyped(schema: Any) -> bool:
@@ -294,7 +311,7 @@ def strict(asked: ChatRequest) -> Said:
     form = (asked.body.get("response_format") or {}).get("json_schema")
     if form and _untyped(form["schema"]):
         where = "In context=('properties', 'answer'), schema must have a 'type' key."
-        return 400, error(f"Invalid schema for response_format 'answer': {where}", param="response_format")
+        return refusal(400, f"Invalid schema for response_format 'answer': {where}", param="response_format")
     return None
 
 
@@ -303,11 +320,7 @@ def _only(*known: str) -> Callable[[ChatRequest], Said]:
 
     def answer(asked: ChatRequest) -> Said:
         extra = sorted(set(asked.body) - {"model", "messages", *known})
-        detail = [
-            {"type": "extra_forbidden", "loc": ["body", name], "msg": "Extra inputs are not permitted"}
-            for name in extra
-        ]
-        return (422, {"detail": detail}) if extra else None
+        return (422, {"detail": [{**FORBIDDEN, "loc": ["body", name]} for name in extra]}) if extra else None
 
     return answer
 
@@ -325,46 +338,33 @@ FINE: dict[str, Behaviour] = {
         lambda asked: {**chat(), "provider": ("here", "there")[NAMES.index(asked.name) % 2]} if asked.name else None,
         says=["several providers: .*--extra-body"],
     ),
-    "a model that changes its name": Behaviour(
+    "a model that changes its name": ended(
         lambda asked: {**chat(), "model": f"m-{NAMES.index(asked.name)}"} if asked.name else None,
+        "names the model",
+        "--accept-change",
         options={"concurrency": 1},
-        right=None,
-        code=2,
-        says=["names the model", "--accept-change"],
     ),
     "a list of models for an address": Behaviour(url="ROOT/v1/models"),
     "no error, in so many words": Behaviour(always({**chat(), "error": None, "code": 0, "message": "ok", "detail": None})),
     "empty fields": Behaviour(always(chat(role=None, tool_calls=[], function_call=None, refusal=None, audio=None))),
     "JSON within JSON": Behaviour(always(chat(orjson.dumps(GOOD).decode()))),
-    "a bad gateway at first": Behaviour(lambda asked: (502, HTML % b"502 Bad Gateway", PAGE) if asked.number == 1 else None),
+    "a bad gateway at first": Behaviour(when(lambda asked: asked.number == 1, page(502, "502 Bad Gateway"))),
 }  # fmt: skip
 """What does no harm."""
+
+ONLY_STREAMS = "This model only support stream mode, please enable the stream parameter to access the model."
+THOUGHT = {"prompt_tokens": 50, "completion_tokens": 256, "completion_tokens_details": {"reasoning_tokens": 256}}
 
 REPLIES: dict[str, Behaviour] = {
     "only streams": Behaviour(
         lambda asked: (
-            (200, events({"content": GOOD if asked.name else "Hello."}), EVENTS)
-            if asked.body.get("stream")
-            else (
-                400,
-                error("This model only support stream mode, please enable the stream parameter to access the model."),
-            )
+            streamed(GOOD if asked.name else "Hello.") if asked.body.get("stream") else refusal(400, ONLY_STREAMS)
         ),
         adaptations=["stream", "strict_schema"],
         wire=True,
     ),
     "thoughts that are counted and not sent": Behaviour(
-        always(
-            chat(
-                "",
-                "length",
-                usage={
-                    "prompt_tokens": 50,
-                    "completion_tokens": 256,
-                    "completion_tokens_details": {"reasoning_tokens": 256},
-                },
-            )
-        ),
+        always(chat("", "length", usage=THOUGHT)),
         right=0,
         code=1,
         says=["12 of 12", "ended in thinking", "--max-tokens", "--reasoning-effort low"],
@@ -376,9 +376,7 @@ REPLIES: dict[str, Behaviour] = {
         says=[r"login\.example"],
         hides=["secret"],
     ),
-    "a page with status 200": Behaviour(
-        lambda asked: (200, HTML % b"Sign in to Corp", PAGE), right=None, code=2, says=["Sign in to Corp"], most=3 * ALL
-    ),
+    "a page with status 200": ended(lambda asked: page(200, "Sign in to Corp"), "Sign in to Corp", most=3 * ALL),
     "everything in the thoughts, cut off": Behaviour(
         always(chat(None, "length", reasoning_content="Hm. " * 99, usage=(50, 256))),
         right=0,
@@ -406,140 +404,113 @@ REPLIES: dict[str, Behaviour] = {
 }
 """What a reply may look like."""
 
+ALTERNATE = "Conversation roles must alternate user/assistant/user/assistant/..."
+POSITIVE = "Input validation error: `temperature` must be strictly positive"
+TOO_MANY = "max_tokens is too large: 256. This model supports at most 128 completion tokens."
+A_DAY = "Rate limit reached on tokens per day (TPD): Limit 100000. Please try again in 2h15m0s."
+
 REFUSED: dict[str, Behaviour] = {
     "temperature refused": Behaviour(
-        refuses("temperature", (400, NO_TEMPERATURE)),
+        refuses("temperature", NO_TEMPERATURE),
         adaptations=["no_temperature", "strict_schema"],
         says=["may differ between runs"],
     ),
     "roles that must alternate": Behaviour(
-        when(
-            lambda asked: "system" in asked.roles,
-            (400, error("Conversation roles must alternate user/assistant/user/assistant/...")),
-        ),
+        when(lambda asked: "system" in asked.roles, refusal(400, ALTERNATE)),
         adaptations=["system_in_user", "strict_schema"],
     ),
     "two fields refused in one sentence": Behaviour(
         when(
             lambda asked: {"seed", "temperature"} & set(asked.body),
-            (400, error("Unsupported parameter(s): `seed`, `temperature`")),
+            refusal(400, "Unsupported parameter(s): `seed`, `temperature`"),
         ),
         adaptations=["no_temperature", "no_seed", "strict_schema"],
     ),
     "a temperature above 0 wanted": Behaviour(
-        when(
-            lambda asked: asked.body.get("temperature") == 0,
-            (422, {"error": "Input validation error: `temperature` must be strictly positive"}),
-        ),
+        when(lambda asked: asked.body.get("temperature") == 0, (422, {"error": POSITIVE})),
         adaptations=["no_temperature", "strict_schema"],
     ),
-    "too many tokens wanted": Behaviour(
-        when(
-            lambda asked: asked.body.get("max_tokens", 0) > 128,
-            (400, error("max_tokens is too large: 256. This model supports at most 128 completion tokens.")),
-        ),
-        right=None,
-        code=2,
-        says=["at most 128 completion tokens"],
+    "too many tokens wanted": ended(
+        when(lambda asked: asked.body.get("max_tokens", 0) > 128, refusal(400, TOO_MANY)),
+        "at most 128 completion tokens",
     ),
-    "an effort refused": Behaviour(
-        refuses("reasoning_effort", (400, error("Unrecognized request argument supplied: reasoning_effort"))),
+    "an effort refused": ended(
+        refuses("reasoning_effort", refusal(400, "Unrecognized request argument supplied: reasoning_effort")),
+        "--reasoning-effort: leave it out",
         options={"reasoning_effort": "low"},
-        right=None,
-        code=2,
-        says=["--reasoning-effort: leave it out"],
     ),
-    "a further field refused": Behaviour(
-        refuses("top_k", (400, error("Unrecognized request argument supplied: top_k"))),
+    "a further field refused": ended(
+        refuses("top_k", refusal(400, "Unrecognized request argument supplied: top_k")),
+        "'top_k'",
+        "--extra-body",
         options={"extra_body": {"top_k": 1}},
-        right=None,
-        code=2,
-        says=["'top_k'", "--extra-body"],
     ),
-    "a region that is not served": Behaviour(
-        lambda asked: (403, error("Country, region, or territory not supported")),
-        right=None,
-        code=2,
-        says=["territory not supported"],
+    "a region that is not served": ended(
+        lambda asked: refusal(403, "Country, region, or territory not supported"), "territory not supported"
     ),
     "a schema refused": Behaviour(
-        lambda q: (400, error("response_format is not supported", param="response_format")) if q.format else None,
+        when(lambda q: q.format, refusal(400, "response_format is not supported", param="response_format")),
         schemas=(),
         right=0,
         code=2,
         says=["response_format is not supported", "--schema"],
     ),
     "three questions too long": Behaviour(
-        about(["Ann", "Eve", "Gus"], (400, TOO_LONG)), right=9, code=1, says=["3 ", "maximum context length is 512"]
+        about(["Ann", "Eve", "Gus"], TOO_LONG), right=9, code=1, says=["3 ", "maximum context length is 512"]
     ),
     "one request too large for a gateway (413)": Behaviour(
-        about(["Ann"], (413, HTML % b"413 Request Entity Too Large", PAGE)), right=11, code=1, says=["1 .*413"]
+        about(["Ann"], page(413, "413 Request Entity Too Large")), right=11, code=1, says=["1 .*413"]
     ),
-    "a gateway that keeps strangers out (403)": Behaviour(
-        lambda asked: (403, HTML % b"Attention Required!", PAGE), right=None, code=2, says=["Attention Required"]
+    "a gateway that keeps strangers out (403)": ended(
+        lambda asked: page(403, "Attention Required!"), "Attention Required"
     ),
-    "an account without credit from the start": Behaviour(
-        lambda q: (402, error("Insufficient Balance")), right=None, code=2, says=["Insufficient Balance"], most=3
+    "an account without credit from the start": ended(
+        lambda asked: refusal(402, "Insufficient Balance"), "Insufficient Balance", most=3
     ),
-    "a limit of a day": Behaviour(
-        after(
-            4,
-            (
-                429,
-                error(
-                    "Rate limit reached on tokens per day (TPD): Limit 100000. Please try again in 2h15m0s.",
-                    code="tokens",
-                ),
-                {"retry-after": "8100"},
-            ),
-        ),
+    "a limit of a day": ended(
+        when(lambda asked: asked.persons > 4, (429, error(A_DAY, code="tokens"), {"retry-after": "8100"})),
+        "tokens per day",
+        "stay open",
         options={"concurrency": 1},
-        right=None,
-        code=2,
-        says=["tokens per day", "stay open"],
     ),
 }
 """What a server refuses, and what that means."""
 
 STARTS: dict[str, Behaviour] = {
-    "no list of models": Behaviour(models=(404, error("Not Found")), options={"model": "m"}, says=["list"]),
-    "no list of models and no name": Behaviour(models=(404, error("Not Found")), right=None, code=2, says=["--model"]),
-    "a list of models that fails": Behaviour(models=(500, error("boom")), options={"model": "m"}),
-    "another path than the one given": Behaviour(path="", right=None, code=2, says=["base URL"]),
-    "a key that is missing": Behaviour(
-        lacks("Authorization", "Bearer sk-1", (401, error("You didn't provide an API key."))),
-        models=(401, error("You didn't provide an API key.")),
-        right=None,
-        code=2,
-        says=["API key is missing", "You didn't provide an API key"],
+    "no list of models": Behaviour(models=NO_LIST, options={"model": "m"}, says=["list"]),
+    "no list of models and no name": ended(None, "--model", models=NO_LIST),
+    "a list of models that fails": Behaviour(models=refusal(500, "boom"), options={"model": "m"}),
+    "another path than the one given": ended(None, "base URL", path=""),
+    "a key that is missing": ended(
+        lacks("Authorization", "Bearer sk-1", NO_KEY),
+        "API key is missing",
+        "You didn't provide an API key",
+        models=NO_KEY,
     ),
-    "a key that the server sends back": Behaviour(
-        lambda asked: (400, error("bad key sk-0123456789 in header")),
+    "a key that the server sends back": ended(
+        lambda asked: refusal(400, "bad key sk-0123456789 in header"),
+        "bad key \\*\\*\\*",
         environment={"TOMSERVE_API_KEY": "sk-0123456789"},
-        right=None,
-        code=2,
-        says=["bad key \\*\\*\\*"],
         hides=["sk-0123456789"],
     ),
 }
 """What it takes until a server can be asked."""
 
 KEYS: Mapping[str, str] = {"TOMSERVE_API_KEY": "sk-0123456789abcdef"}
-BEARER = lacks("Authorization", "Bearer sk-0123456789abcdef", (401, error("Incorrect API key provided")))
 NAMED = {"model": "org/m"}
 
 
 def _format(said: Said, *kinds: str) -> Callable[[ChatRequest], Said]:
     """Says this where the request asks for a response format of one of these types."""
-    return lambda asked: said if asked.format in kinds else None
+    return when(lambda asked: asked.format in kinds, said)
 
 
 def _says_json(asked: ChatRequest) -> Said:
     """JSON mode wants the word in the prompt."""
     if asked.format != "json_object" or "json" in asked.text.lower():
         return None
-    return 400, error(
-        "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'."
+    return refusal(
+        400, "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'."
     )
 
 
@@ -568,19 +539,13 @@ def _routed(asked: ChatRequest) -> Said:
     """OpenRouter: the provider that was asked for, its reasoning, and now and then an error inside a reply."""
     order = (asked.body.get("provider") or {}).get("order")
     if not order:
-        return 400, error("the test wants a provider to be named", code=400)
+        return refusal(400, "the test wants a provider to be named", code=400)
     if asked.name and asked.times == 1:
-        return {
-            "id": "gen",
-            "provider": order[0],
-            **error("Provider returned error", code=502, metadata={"raw": "overloaded"}),
-        }
+        said = error("Provider returned error", code=502, metadata={"raw": "overloaded"})
+        return {"id": "gen", "provider": order[0], **said}
     details = [{"type": "reasoning.text", "text": "She did not see it."}]
-    return (
-        {**chat(reasoning="She did not see it.", reasoning_details=details), "provider": order[0]}
-        if asked.name
-        else None
-    )
+    reply = {**chat(reasoning="She did not see it.", reasoning_details=details), "provider": order[0]}
+    return reply if asked.name else None
 
 
 def _listed_by_own_key(request: web.Request) -> Said:
@@ -595,6 +560,26 @@ def _cut(asked: ChatRequest) -> Said:
     return {**good(asked, ("response_format", "format")), "usage": {"prompt_tokens": min(2050, len(asked.text) // 4)}}
 
 
+def hosted(*answers: Callable[[ChatRequest], Said], **more: Any) -> Behaviour:
+    """A provider that wants a key, and serves two models, of which one is named."""
+    key = lacks("Authorization", "Bearer sk-0123456789abcdef", refusal(401, "Incorrect API key provided"))
+    usual: dict[str, Any] = {"models": models("m", "n"), "options": {"model": "m"}, "adaptations": ["strict_schema"]}
+    return Behaviour(first_of(key, *answers), **{**usual, "environment": KEYS, **more})
+
+
+LOADING = refusal(503, "Loading model", type="unavailable_error", code=503)
+NO_SYSTEM = refusal(500, "Jinja Exception: System role not supported", code=500, type="server_error")
+LITELLM = (
+    "litellm.UnsupportedParamsError: bedrock does not support parameters: ['seed'], for model=m. To drop these, set "
+    "`litellm.drop_params=True` or for proxy: `drop_params: true`"
+)
+GROQ = (
+    "This model does not support response format `json_schema`. See supported models at "
+    "https://console.groq.com/docs/structured-outputs"
+)
+RATE = error("Rate limit reached for requests", type="requests", code="rate_limit_exceeded")
+INVALID: dict[str, Any] = {"type": "invalid_request_error", "param": None, "code": "invalid_request_error"}
+
 PROVIDERS: dict[str, Behaviour] = {
     "vLLM": Behaviour(
         version="0.31.0",
@@ -604,21 +589,12 @@ PROVIDERS: dict[str, Behaviour] = {
         adaptations=[],
     ),
     "SGLang": Behaviour(
-        when(
-            lambda asked: asked.name,
-            {**chat(reasoning_content="She did not."), "metadata": {"weight_version": "default"}},
-        ),
+        always({**chat(reasoning_content="She did not."), "metadata": {"weight_version": "default"}}),
         models=models("org/m", max_model_len=8192, owned_by="sglang"),
         adaptations=["strict_schema"],
     ),
     "llama.cpp": Behaviour(
-        first_of(
-            once((503, error("Loading model", type="unavailable_error", code=503))),
-            when(
-                lambda asked: "system" in asked.roles,
-                (500, error("Jinja Exception: System role not supported", code=500, type="server_error")),
-            ),
-        ),
+        first_of(once(LOADING), when(lambda asked: "system" in asked.roles, NO_SYSTEM)),
         models=models("m.gguf", meta={"n_ctx_train": 8192}),
         schemas=("response_format", "json_object", "json_schema"),
         most=4 * ALL,
@@ -639,73 +615,45 @@ PROVIDERS: dict[str, Behaviour] = {
         adaptations=["strict_schema"],
     ),
     "TGI": Behaviour(_guidance, models=models("org/m"), schemas=("value",), adaptations=["json_object_value"]),
-    "LiteLLM": Behaviour(
-        first_of(
-            BEARER,
-            refuses(
-                "seed",
-                (
-                    400,
-                    error(
-                        "litellm.UnsupportedParamsError: bedrock does not support parameters: ['seed'], for model=m. To "
-                        "drop these, set `litellm.drop_params=True` or for proxy: `drop_params: true`",
-                        type="None",
-                        param="None",
-                        code="400",
-                    ),
-                ),
-            ),
-        ),
+    "LiteLLM": hosted(
+        refuses("seed", refusal(400, LITELLM, type="None", param="None", code="400")),
         models=models("bedrock/*"),
         options={"model": "bedrock/m"},
-        environment=KEYS,
         adaptations=["no_seed", "strict_schema"],
     ),
-    "OpenRouter": Behaviour(
-        first_of(BEARER, _routed),
+    "OpenRouter": hosted(
+        _routed,
         models=models("org/m", "org/n", context_length=8192),
         url="ROOT/api/v1",
         path="/api/v1",
         options={**NAMED, "extra_body": {"provider": {"order": ["here"], "allow_fallbacks": False}}},
-        environment=KEYS,
         most=4 * ALL,
-        adaptations=["strict_schema"],
     ),
-    "OpenAI": Behaviour(
-        first_of(
-            BEARER,
-            strict,
-            once((429, RATE, {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1ms"})),
-        ),
-        models=models("m", "n"),
-        options={"model": "m"},
-        environment=KEYS,
+    "OpenAI": hosted(
+        strict,
+        once((429, RATE, {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1ms"})),
         most=4 * ALL,
-        adaptations=["strict_schema"],
     ),
-    "OpenAI, reasoning models": Behaviour(
-        first_of(
-            BEARER, refuses("max_tokens", (400, NO_MAX_TOKENS)), refuses("temperature", (400, NO_TEMPERATURE)), strict
-        ),
-        models=models("m", "n"),
+    "OpenAI, reasoning models": hosted(
+        refuses("max_tokens", NO_MAX_TOKENS),
+        refuses("temperature", NO_TEMPERATURE),
+        strict,
         options={"model": "m", "reasoning_effort": "low"},
-        environment=KEYS,
         adaptations=["max_completion_tokens", "no_temperature", "strict_schema"],
         says=["max_completion_tokens"],
         wire=True,
     ),
     "Azure OpenAI": Behaviour(
         first_of(
-            lacks("api-key", "wk-1", (401, error("Access denied due to invalid subscription key.", code="401"))),
-            lambda asked: (
-                None
-                if asked.request.query.get("api-version") == "2024-10-21"
-                else (404, error("Resource not found", code="404"))
+            lacks("api-key", "wk-1", refusal(401, "Access denied due to invalid subscription key.", code="401")),
+            when(
+                lambda asked: asked.request.query.get("api-version") != "2024-10-21",
+                refusal(404, "Resource not found", code="404"),
             ),
-            about(["Cleo"], (400, FILTERED)),
+            about(["Cleo"], FILTERED),
             strict,
         ),
-        models=(404, error("Resource not found", code="404")),
+        models=refusal(404, "Resource not found", code="404"),
         url="ROOT/openai/deployments/d?api-version=2024-10-21",
         path="/openai/deployments/d",
         options={"model": "m"},
@@ -715,50 +663,33 @@ PROVIDERS: dict[str, Behaviour] = {
         wire=True,
         adaptations=["strict_schema"],
     ),
-    "Groq": Behaviour(
-        first_of(
-            BEARER,
-            _says_json,
-            _format(
-                (
-                    400,
-                    error(
-                        "This model does not support response format `json_schema`. See supported models at https://console.groq.com/docs/structured-outputs",
-                        type="invalid_request_error",
-                    ),
-                ),
-                "json_schema",
-            ),
-        ),
+    "Groq": hosted(
+        _says_json,
+        _format(refusal(400, GROQ, type="invalid_request_error"), "json_schema"),
         models=models("m", context_window=8192),
+        options={},
         url="ROOT/openai/v1",
         path="/openai/v1",
-        environment=KEYS,
         schemas=(),
         most=4 * ALL,
         adaptations=["json_object"],
     ),
-    "Mistral": Behaviour(
-        first_of(BEARER, refuses("seed", (422, NO_SEED)), always(chat(PARTS))),
-        models=models("m", "n"),
-        options={"model": "m"},
-        environment=KEYS,
+    "Mistral": hosted(
+        refuses("seed", NO_SEED),
+        always(chat(PARTS)),
         adaptations=["no_seed", "strict_schema"],
         says=["without a seed"],
     ),
-    "Gemini": Behaviour(
-        first_of(BEARER, _unknown_names("seed", "frequency_penalty", "skip_special_tokens"), strict),
+    "Gemini": hosted(
+        _unknown_names("seed", "frequency_penalty", "skip_special_tokens"),
+        strict,
         models=models("models/m", "models/n"),
         url="ROOT/v1beta/openai",
         path="/v1beta/openai",
-        options={"model": "m"},
-        environment=KEYS,
         adaptations=["no_seed", "strict_schema"],
     ),
-    "Anthropic": Behaviour(
-        BEARER,
+    "Anthropic": hosted(
         models=_listed_by_own_key,
-        options={"model": "m"},
         environment={
             **KEYS,
             "TOMSERVE_HEADERS": "x-api-key=OWN_KEY,anthropic-version=OWN_VERSION",
@@ -766,45 +697,22 @@ PROVIDERS: dict[str, Behaviour] = {
             "OWN_VERSION": "2023-06-01",
         },
         schemas=(),
-        adaptations=["strict_schema"],
     ),
-    "Together": Behaviour(
-        first_of(BEARER, always(chat(finish="eos"))),
+    "Together": hosted(
+        always(chat(finish="eos")),
         models=b'[{"id": "org/m", "object": "model", "context_length": 8192}, {"id": "org/n", "object": "model"}]',
         options=NAMED,
-        environment=KEYS,
-        adaptations=["strict_schema"],
     ),
-    "Fireworks": Behaviour(
-        BEARER,
+    "Fireworks": hosted(
         models=models("accounts/fireworks/models/m", "accounts/fireworks/models/n"),
         url="ROOT/inference/v1",
         path="/inference/v1",
         options={"model": "accounts/fireworks/models/m"},
-        environment=KEYS,
         schemas=("response_format", "json_object"),
-        adaptations=["strict_schema"],
     ),
-    "DeepSeek": Behaviour(
-        first_of(
-            BEARER,
-            _says_json,
-            _format(
-                (
-                    400,
-                    error(
-                        "This response_format type is unavailable now",
-                        type="invalid_request_error",
-                        param=None,
-                        code="invalid_request_error",
-                    ),
-                ),
-                "json_schema",
-            ),
-        ),
-        models=models("m", "n"),
-        options={"model": "m"},
-        environment=KEYS,
+    "DeepSeek": hosted(
+        _says_json,
+        _format(refusal(400, "This response_format type is unavailable now", **INVALID), "json_schema"),
         schemas=(),
         most=4 * ALL,
         adaptations=["json_object"],
