@@ -48,9 +48,9 @@ class Served:
 
 
 @contextlib.contextmanager
-def served() -> Iterator[Served]:
-    """A workbench that listens until this is left."""
-    listener = socket.create_server(("127.0.0.1", 0))
+def served(port: int = 0) -> Iterator[Served]:
+    """A workbench that listens until this is left, on that port or a free one."""
+    listener = socket.create_server(("127.0.0.1", port))
     port = listener.getsockname()[1]
     app = make_app(Settings(port=port))
     config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1)
@@ -67,25 +67,27 @@ def served() -> Iterator[Served]:
         assert not thread.is_alive()
 
 
-class Visitor:
-    """Somebody with a browser. page: what they look at. wrong: every error of a page, every dialog that nobody expects,
-    every word to the console, every request to another place than the workbench."""
+class Watched:
+    """A browser's context. page: what is looked at. wrong: every error of a page, every dialog that nobody expects,
+    every word to the console, every request to an address that does not begin with one of `own`. agrees: to dialogs."""
 
-    def __init__(self, browser: Any, base: str, **options: Any) -> None:
-        self.base, self.wrong = base, list[str]()
+    own: tuple[str, ...] = ("file:", "data:")
+
+    def __init__(self, browser: Any, **options: Any) -> None:
+        self.wrong, self.agrees = list[str](), False
         self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-        self.context.set_default_timeout(PATIENCE)
+        self.context.on("request", self._request)
+        self.begin_page()
+
+    def begin_page(self) -> None:
+        """Look at a new page."""
         self.page = self.context.new_page()
         self.page.on("console", self._console)
         self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
         self.page.on("dialog", self._dialog)
-        self.context.on("request", self._request)
-        self.agrees = False
 
     def _console(self, message: Any) -> None:
-        left = message.text.startswith(("htmx:", "[object Event]")) or "ERR_" in message.text  # what is left or lost
-        if message.type in ("error", "warning") and not left:
-            self.wrong.append(f"console: {message.text} ({self.page.url})")
+        self.wrong.append(f"console: {message.text}")
 
     def _dialog(self, dialog: Any) -> None:
         if self.agrees:
@@ -95,8 +97,27 @@ class Visitor:
             dialog.dismiss()
 
     def _request(self, request: Any) -> None:
-        if not request.url.startswith((f"{self.base}/", "data:")):
+        if not request.url.startswith(self.own):
             self.wrong.append(f"request: {request.url}")
+
+    def show(self, file: Path, address: str = "") -> None:
+        """Go to a file of ours, and wait until its script has run."""
+        self.page.goto(file.as_uri() + address)
+        self.page.wait_for_selector("html[data-ready]", state="attached")
+
+
+class Visitor(Watched):
+    """Somebody who looks at a workbench, of that address."""
+
+    def __init__(self, browser: Any, base: str, **options: Any) -> None:
+        self.base, self.own = base, (f"{base}/", "data:")
+        super().__init__(browser, **options)
+        self.context.set_default_timeout(PATIENCE)
+
+    def _console(self, message: Any) -> None:
+        left = message.text.startswith(("htmx:", "[object Event]")) or "ERR_" in message.text  # what is left or lost
+        if message.type in ("error", "warning") and not left:
+            self.wrong.append(f"console: {message.text} ({self.page.url})")
 
     def open(self, address: str) -> int:
         """Go to an address, and wait until all parts that a page fetches are there. Returns the HTTP status."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.browsing import Watched
 from tests.helpers.questionnaires import HOSTILE, JARS, hostile, keys, made
 from tomserve.humans import answers, run
 from tomserve.humans import plan as planning
@@ -16,26 +17,20 @@ from tomserve.humans import plan as planning
 pytestmark = pytest.mark.system
 
 
-class Participant:
-    """Somebody with a browser and a form, who notes every word to the console, error and request."""
+class Participant(Watched):
+    """Somebody with a browser and a form."""
+
+    own = ("file:", "blob:")
 
     def __init__(self, browser: Any, form: Path, **options: Any) -> None:
-        self.wrong: list[str] = []
+        super().__init__(browser, **{"viewport": {"width": 360, "height": 700}, **options})
         self.form = form
-        self.context = browser.new_context(**{"viewport": {"width": 360, "height": 700}, **options})
-        self.context.on("request", self._request)
-        self.open()
+        self.show(form)
 
     def open(self) -> None:
-        self.page = self.context.new_page()
-        self.page.on("console", lambda message: self.wrong.append(f"console: {message.text}"))
-        self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
-        self.page.goto(self.form.as_uri())
-        self.page.wait_for_selector("html[data-ready]", state="attached")
-
-    def _request(self, request: Any) -> None:
-        if not request.url.startswith(("file:", "blob:")):
-            self.wrong.append(f"request: {request.url}")
+        """Once more, in a new tab."""
+        self.begin_page()
+        self.show(self.form)
 
     def step(self) -> str:
         return str(self.page.evaluate("document.documentElement.dataset.step"))
@@ -155,7 +150,7 @@ def test_a_closed_tab_loses_nothing_and_answers_can_be_deleted(browser: Any, tmp
     assert [one["answer"] for one in data["answers"]] == [asked[0][0], None, asked[2][0]]
     assert [one.get("resumed", False) for one in data["answers"]] == [False, False, True]
     assert data["about"] == {"age": "34", "language": "1 Türkçe <b>"}
-    who.page.on("dialog", lambda dialog: dialog.accept())
+    who.agrees = True
     who.page.click("text=Delete my answers")
     assert "have been deleted" in who.page.inner_text("main")
     who.page.close()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.browsing import Watched
 from tests.helpers.examples import copied_example
 from tests.helpers.reports import hitom_run, hostile_run, sampled_run, talking_run, varied_run
 from tomserve.reporting.html.report import report_html, write_report
@@ -62,27 +63,12 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return made
 
 
-class Visit:
-    """A page whose every word to the console, error, request and dialog is kept."""
+class Visit(Watched):
+    """Somebody who looks at a report."""
 
     def __init__(self, browser: Any, path: Path, address: str = "", **options: Any) -> None:
-        self.wrong: list[str] = []
-        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-        self.page = self.context.new_page()
-        self.page.on("console", lambda message: self.wrong.append(f"console: {message.text}"))
-        self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
-        self.page.on("dialog", self._dialog)
-        self.context.on("request", self._request)
-        self.page.goto(path.as_uri() + address)
-        self.page.wait_for_selector("html[data-ready]", state="attached")
-
-    def _dialog(self, dialog: Any) -> None:
-        self.wrong.append(f"dialog: {dialog.message}")
-        dialog.dismiss()
-
-    def _request(self, request: Any) -> None:
-        if not request.url.startswith(("file:", "data:")):
-            self.wrong.append(f"request: {request.url}")
+        super().__init__(browser, **options)
+        self.show(path, address)
 
     def count(self) -> str:
         return str(self.page.inner_text("#count"))
