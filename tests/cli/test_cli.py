@@ -32,8 +32,7 @@ def journal(tmp_path: Path, run: str) -> list[dict]:
 
 
 def test_the_main_job(endpoint: Endpoint, cli, tmp_path: Path) -> None:
-    done = passes(cli("eval", "--base-url", endpoint.url, "--limit", 20))
-    assert "Where does it break?" in done.out
+    passes(cli("eval", "--base-url", endpoint.url, "--limit", 20), "Where does it break?")
     folder = tmp_path / "runs" / "perturbed-tiny"
     files = "manifest.json items.jsonl responses.jsonl scores.parquet log.txt progress.json .lock"
     assert {path.name for path in folder.iterdir()} == set(files.split())
@@ -160,8 +159,7 @@ def test_two_runs_of_one_model_need_labels(endpoint: Endpoint, cli) -> None:
     last = done.err.splitlines()[-1]
     assert "runs a, b are of one model, 'tiny', and answer the same questions by the same strategy" in last
     assert last.endswith("tell them apart by --label a=NAME --label b=NAME")
-    done = passes(cli("analyze", "a", "b", "--label", "b=tiny-again", "--all"))
-    assert "tiny-again: accuracy" in done.out
+    done = passes(cli("analyze", "a", "b", "--label", "b=tiny-again", "--all"), "tiny-again: accuracy")
     done = refuses(cli("analyze", "a", "--label", "c=x"))
     assert "unknown run 'c'" in done.err.splitlines()[-1]
 

@@ -36,9 +36,7 @@ def parts(tmp_path: Path) -> Path:
 
 
 def test_parts_become_the_run_that_was_divided_whatever_is_asked_by_then(cli: Cli, parts: Path) -> None:
-    done = passes(cli("merge", "mine"))
-    assert "merged 2 runs, 6 rows" in done.out
-    assert "4 of 8 answered, not complete yet" in done.out
+    done = passes(cli("merge", "mine"), "merged 2 runs, 6 rows", "4 of 8 answered, not complete yet")
     run = parts.with_name("mine")
     assert done.out.splitlines()[-1] == str(run)
     assert len((run / "items.jsonl").read_bytes().splitlines()) == 2

@@ -20,12 +20,6 @@ from tomserve.runs.item_store import ItemStore
 from tomserve.runs.journal import Journal
 
 
-@pytest.fixture
-def journal(tmp_path: Path):
-    with Journal(tmp_path / "responses.jsonl") as opened:
-        yield opened
-
-
 def numbered(body, n: int):
     return completion(f'{{"answer":"reply {n}"}}')
 

@@ -7,7 +7,7 @@ import asyncio
 import resource
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -167,8 +167,7 @@ def test_the_command_takes_a_transport(endpoint: Endpoint, cli, tmp_path: Path) 
     common = ("eval", "--benchmark", "items", "--path", tmp_path / "items.jsonl", "--base-url", endpoint.url)
     written = []
     for name in ("httptools", "openai"):
-        done = passes(cli(*common, "--run", name, "--transport", name))
-        assert "8 rows in" in done.out
+        passes(cli(*common, "--run", name, "--transport", name), "8 rows in")
         lines = (tmp_path / "runs" / name / "responses.jsonl").read_bytes().splitlines()
         found = [{k: v for k, v in orjson.loads(line).items() if k not in ("time", "timings")} for line in lines]
         written.append(sorted(found, key=lambda row: (row["item"], row["strategy"])))
@@ -398,12 +397,6 @@ TEA = Reply("ok", '{"answer":"tea"}')
 PROBE = orjson.dumps({"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1})
 POLICY = RetryPolicy(attempts=3, wait=wait_fixed(0.5), lost_after=60.0)
 ACCOUNT = Reply("http_400", error="This organisation may not be served")
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Iterator[Journal]:
-    with Journal(tmp_path / "responses.jsonl") as opened:
-        yield opened
 
 
 def run(

@@ -26,12 +26,6 @@ PROBE = orjson.dumps({"model": "tiny", "messages": [{"role": "user", "content": 
 PATIENT = RetryPolicy(attempts=3, wait=wait_fixed(0.05), lost_after=5.0)
 
 
-@pytest.fixture
-def journal(tmp_path: Path) -> Iterator[Journal]:
-    with Journal(tmp_path / "responses.jsonl") as opened:
-        yield opened
-
-
 def refused(message: str = "no", status: str = "http_400") -> Reply:
     return Reply(status, error=message)
 

@@ -3,9 +3,11 @@
 from tests.conftest import Outcome
 
 
-def passes(done: Outcome) -> Outcome:
-    """The outcome of a command that ended well."""
+def passes(done: Outcome, *said: object) -> Outcome:
+    """The outcome of a command that ended well and printed all of this."""
     assert done.code == 0, done.err
+    for one in said:
+        assert str(one) in done.out, done.out
     return done
 
 

@@ -250,8 +250,7 @@ def test_what_was_exported_with_other_options_is_found_too(folder: Path, cli: An
     export(cli, folder, "few.jsonl", "--strategy", "vanilla", "--limit", "4")
     export(cli, folder, "many.jsonl", "--strategy", "cot")
     results = [batches.answered([folder / f"{name}.jsonl"], folder / f"{name}.out") for name in ("many", "few")]
-    done = cli("import", "batch", *results, "--run", "r")
-    assert done.code == 0, done.out + done.err
+    done = passes(cli("import", "batch", *results, "--run", "r"))
     assert len(rows(folder)) == ITEMS + 4
     assert "nothing is left" in done.out
 
@@ -281,10 +280,9 @@ def test_an_export_that_was_killed_is_repeated_and_goes_on_with_its_files(folder
 )
 def test_an_export_that_cannot_be_is_refused(folder: Path, cli: Any, given: tuple[str, ...], told: str) -> None:
     (folder / "taken.jsonl").touch()
-    made = cli(
-        "export", "batch", *asks(folder), "--model", "tiny", "--strategy", "vanilla", "--out", folder / "a.jsonl"
+    passes(
+        cli("export", "batch", *asks(folder), "--model", "tiny", "--strategy", "vanilla", "--out", folder / "a.jsonl")
     )
-    assert made.code == 0
     words = [str(folder / one) if one.endswith(".jsonl") else one for one in given]
     out = () if "--out" in given else ("--out", folder / "taken.jsonl")
     refuses(cli("export", "batch", *asks(folder), "--strategy", "vanilla", *words, *out), told)

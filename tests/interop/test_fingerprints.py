@@ -154,8 +154,7 @@ def test_prompts_in_a_spreadsheet_are_found(asked: dict[str, list[Prompt]], cli,
         rows.writerows([one.text, one.item.answer, "1"] for one in asked["perturbed"])
         rows.writerow(["Ann has 3 pens. How many has she?", "3", "1"])
     given = ["import", "csv", path, "--model", "m", "--map", "asked=prompt"]
-    done = passes(cli(*given))
-    assert "taken as they are, as benchmark questions" in done.out
+    done = passes(cli(*given), "taken as they are, as benchmark questions")
     assert (
         f"{len(asked['perturbed'])} of {len(asked['perturbed']) + 1} replies are to items of perturbed, the others are "
         "not (first: theirs.csv, line "

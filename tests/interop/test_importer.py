@@ -222,9 +222,7 @@ def test_options_that_fit_nothing_are_told(cli, tmp_path: Path) -> None:
         (["--map", "text="], "expected FIELD=COLUMN"),
         ([*mapped(), "--benchmark", "perturbed"], "of 10 questions none is one of its items"),
     ):
-        done = cli("import", "csv", file, "--model", "m", *given)
-        assert done.code == 2, given
-        assert said in done.err
+        refuses(cli("import", "csv", file, "--model", "m", *given), said)
     assert cli("import", "csv", file, *mapped()).code == 2, "nobody says who answered"
 
 
@@ -236,8 +234,7 @@ def test_several_models_become_several_runs_and_repeats_become_samples(cli, tmp_
         for r in range(2)
     ]
     written(tmp_path / "r.jsonl", [*rows, rows[0]])
-    done = passes(cli("import", "jsonl", tmp_path / "r.jsonl"))
-    assert "next: tomserve compare questions-a questions-b" in done.out
+    done = passes(cli("import", "jsonl", tmp_path / "r.jsonl"), "next: tomserve compare questions-a questions-b")
     assert "1 reply was replaced by a later one" in done.err
     scores = load_scores("questions-a")
     assert scores["samples"].to_list() == [2, 2, 2]

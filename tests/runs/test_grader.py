@@ -67,8 +67,7 @@ def test_what_the_rules_cannot_read_goes_to_the_model(endpoint: Endpoint, cli, r
     endpoint.script = careful
     before = scores_of(run)
     assert (before["status"] == "invalid").sum() == 8
-    done = cli("score", "mine", "--reader", endpoint.url)
-    assert done.code == 0, "one of twelve is still unread, which is less than one in ten"
+    done = passes(cli("score", "mine", "--reader", endpoint.url))  # one of twelve is unread, fewer than one in ten
     assert "1 of 12 replies could not be read; first: demo/4 by vanilla" in done.err
     assert "7 of 12 answers (58.3%) were read by a model, as no rule could read them (parse = reader)." in done.err
     assert "reader: of 8 replies that the rules could not read, tiny found an answer in 7, none in 1\n" in done.out
