@@ -254,28 +254,28 @@ PROGRAM = """
 import sys
 from tomserve.causal.experiment import Hardware
 from tomserve.causal.experiment import measure
-from tomserve.causal.settings import STRENGTHS, Settings
-settings = Settings(model=sys.argv[1], items=sys.argv[2], alphas=(0.01, 0.1), layers=(3,), fewest=2)
+from tomserve.causal.settings import Settings
+settings = Settings(model=sys.argv[1], items=sys.argv[2], layers=(2, 3), fewest=2, true_pairs=True)
 measure(settings, sys.argv[3], on=Hardware(device="cpu"))
 """
 
 
 @pytest.mark.system
 def test_a_measurement_that_is_killed_goes_on_and_ends_in_the_same_table(
-    measured: Path, shared: Path, tmp_path: Path
+    few: Path, shared: Path, tmp_path: Path
 ) -> None:
-    settings, folder = settings_of("map", shared, layers=(3,)), tmp_path / "killed"
+    settings, folder = settings_of("map", shared, FEW, alphas=None, true_pairs=True), tmp_path / "killed"
     command = [sys.executable, "-c", PROGRAM, settings.model, settings.items, str(folder)]
     with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
         limit = time.monotonic() + 300
         while process.poll() is None and time.monotonic() < limit:
-            if len(list((folder / "work/moved").rglob("layers-*-?????.parquet"))) > 3:
+            if list((folder / "work/moved").rglob("layers-*-?????.parquet")):
                 break
             time.sleep(0.02)
         process.send_signal(signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
     assert measure(settings, folder).measured
-    same_tables(measured, folder)
+    same_tables(few, folder)
 
 
 @pytest.mark.parametrize(

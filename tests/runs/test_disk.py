@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from tenacity import wait_fixed
 
 from tests.conftest import Endpoint, make_item
 from tests.helpers.command import TOMSERVE, environment
@@ -261,7 +262,7 @@ def test_kill_9_at_random_moments(endpoint: Endpoint, tmp_path: Path, cli) -> No
 
 @pytest.mark.system
 def test_a_server_that_stays_away_ends_the_run_resumably(endpoint: Endpoint, cli, tmp_path: Path, monkeypatch) -> None:
-    impatient = functools.partial(planning.EvalOptions, policy=RetryPolicy(lost_after=0.5))
+    impatient = functools.partial(planning.EvalOptions, policy=RetryPolicy(lost_after=0.5, wait=wait_fixed(0.2)))
     monkeypatch.setattr(planning, "EvalOptions", impatient)
     command = asking(endpoint, tmp_path)
     endpoint.drop = lambda body: len(endpoint.requests) > 12
