@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
+import pytest
 
+from analysis.functional import layers
 from tomserve.scoring.table import COLUMNS
 from tomserve.studies.answer_rows import with_columns
 
@@ -67,3 +70,8 @@ def answers(
     frame = pl.DataFrame(rows, schema_overrides=lists, infer_schema_length=None)
     absent = {name: kind for name, kind in COLUMNS.items() if name not in frame.columns}
     return with_columns(frame.lazy(), absent).collect()
+
+
+def without_layer_tables(patched: pytest.MonkeyPatch) -> None:
+    """The study of functional Theory of Mind without the tables of single layers, which take most of its time."""
+    patched.setattr(layers, "load_study", lambda name: SimpleNamespace(tables=lambda *given, **named: {}))

@@ -18,6 +18,7 @@ from rich.console import Console
 import tomserve
 from tests.conftest import Endpoint, Outcome, completion, fill, running
 from tests.helpers.examples import functional_copy
+from tests.helpers.functional_tables import without_layer_tables
 from tomserve.benchmarks.worlds.benchmark import load
 from tomserve.causal.experiment import ExperimentResult, Hardware, measure
 from tomserve.causal.settings import Settings
@@ -84,6 +85,14 @@ def plan(endpoint: Endpoint, folder: Path, name: str, worlds: Path, limit: int |
     return FunctionalPlan(
         evaluation=asking, benchmarks=(f"worlds={worlds}",), run=str(folder / name.translate({47: "-", 60: "-"}))
     )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ranked_alone() -> Iterator[None]:
+    """The tables of single layers are tested in tests/studies."""
+    with pytest.MonkeyPatch.context() as patched:
+        without_layer_tables(patched)
+        yield
 
 
 @pytest.fixture(scope="module")
