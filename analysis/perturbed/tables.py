@@ -189,11 +189,12 @@ def perturbation_effects(rows: pl.DataFrame) -> Iterator[Record]:
     sums = subsets(sums_of_answers(rows, keys)).drop("false_belief")
     for key, some in split_by(sums, ("subset", "model", "strategy"), sort=False):
         part, effects = add_sums([some]), []
+        by_class = {one["perturbation"][0]: one for one in part.partition_by("perturbation")}
         for name in PERTURBED:
-            two = part.filter(pl.col("perturbation").is_in([CONTROL, name]))
-            treated = two["perturbation"] == name
-            if treated.any():
-                effects.append({**key, "perturbation": name, **matched_contrast(two, treated, stratum="stage")})
+            if name in by_class:
+                two = pl.concat([by_class[one] for one in (CONTROL, name) if one in by_class])
+                effect = matched_contrast(two, two["perturbation"] == name, stratum="stage")
+                effects.append({**key, "perturbation": name, **effect})
         yield from adjust_family(effects, PERTURBED, words=("harder", "easier"))
         if effects:
             treated = part["perturbation"] != CONTROL
@@ -290,7 +291,7 @@ def placebo(rows: pl.DataFrame) -> Iterator[Record]:
     chosen = rows.filter("false_belief")
     for model, strategy, name, part in chained_pairs(chosen, chosen):
         columns = ("control", "correct", "chain_proper")
-        control, treated, proper = (part[c].fill_null(False).cast(pl.Float64).to_numpy() for c in columns)
+        control, treated, proper = part.select(pl.col(columns).fill_null(False).cast(pl.Float64)).to_numpy().T
         split = association.placebo_split(control, treated, proper)
         for chain, half in zip(("proper", "improper"), split, strict=True):
             key = {"model": model, "strategy": strategy, "perturbation": name, "chain": chain}
@@ -520,10 +521,9 @@ def _within(part: pl.DataFrame) -> Record:
         pl.col("correct").filter("treated").mean().alias("on"),
         pl.col("correct").filter(~pl.col("treated")).mean().alias("off"),
     )
-    both = cells.drop_nulls()
-    on, off = part.filter("treated"), part.filter(~pl.col("treated"))
-    found: Record = {"right_treated": int(on["correct"].sum()), "asked_treated": on.height}
-    found |= {"right_control": int(off["correct"].sum()), "asked_control": off.height}
+    both, on, right = cells.drop_nulls(), part["treated"], part["correct"]
+    found: Record = {"right_treated": int((right & on).sum()), "asked_treated": int(on.sum())}
+    found |= {"right_control": int((right & ~on).sum()), "asked_control": int((~on).sum())}
     found["stages"] = both["stage"].n_unique()
     if both.is_empty():
         undefined = ("share_treated", "share_control", "risk_difference", "rd_low", "rd_high", "p")
