@@ -41,10 +41,19 @@ from tomserve.faithfulness.story_twins import compare_twins
 from tomserve.items import Item
 from tomserve.prompting.conversation import Asker
 from tomserve.runs import journal
-from tomserve.runs.conversations import Conversations, Phase, PhaseRunner, Question, is_finished, run_asking
+from tomserve.runs.conversations import (
+    AskingPhase,
+    Conversations,
+    LoopRunner,
+    Phase,
+    PhaseRunner,
+    Question,
+    is_finished,
+    run_asking,
+)
 from tomserve.runs.cost import Figure
 from tomserve.runs.evaluation import Servers
-from tomserve.runs.grader import Reader, adapt_reader, find_reader
+from tomserve.runs.grader import Reader, ask_items, find_reader
 from tomserve.runs.journal import Journal, read_rows, row_identity
 from tomserve.runs.manifest import Manifest, Session, make_portable
 from tomserve.runs.measurement import MeasuredRun
@@ -78,23 +87,6 @@ Row = Mapping[str, Any]
 Predictions = Mapping[tuple[str, str, str], Row]
 """The rows of the second model, by item, strategy and condition."""
 
-LoopRunner = Callable[["AskingPhase"], None]
-"""Runs `AskingPhase.ask` to its end."""
-
-
-@dataclass
-class AskingPhase:
-    """One phase, asked by one asker."""
-
-    asker: PhaseRunner
-    phase: Phase
-    listener: Listener
-    stop: Stop
-
-    async def ask(self) -> None:
-        """Ask everything that is left. Raises TomserveError; every reply that came is kept."""
-        await self.asker.ask(self.phase)
-
 
 @dataclass
 class AskingSession:
@@ -120,7 +112,6 @@ class AskingSession:
 
         def build(identity: Identity, turn: Any) -> Request:
             sampling = reached.answering if identity.strategy in edits else reached.source.sampling
-            at = reached.target
             return Request.build(identity, turn, model=at.model, revision=at.revision, sampling=sampling)
 
         def left(talks: Conversations) -> Iterator[Request]:
@@ -128,44 +119,28 @@ class AskingSession:
                 if not is_finished(replies, one):
                     yield from talks.begin(one.strategy, items[one.item])
 
-        what = "requests with edited chains or hints"
+        at, what = reached.target, "requests with edited chains or hints"
         with Journal(self.run.work_file(REPLIES)) as replies:
             phase = Phase(
                 replies,
                 lambda: questions,
                 left,
                 build,
-                lambda left, total: f"asking {_place(reached.target)}: {left:,} of {total:,} {what} to go",
+                lambda left, total: (
+                    f"asking {at.model} at {', '.join(at.endpoints)}: {left:,} of {total:,} {what} to go"
+                ),
                 self.connection.concurrency,
                 what=f"of the {what}",
                 session=self.session,
             )
-            self._run(reached.target, phase, reached.server_gone)
+            self._run(at, phase, reached.server_gone)
 
-    def ask_second(self, who: Reader, shown: Mapping[str, Item], file: str, what: str) -> dict[str, Row]:
+    def ask_second(self, who: Reader, shown: Mapping[str, Item], file: str, what: str) -> Mapping[str, Row]:
         """Ask a second model about each of these items, once each, and return its last rows by the items' names."""
-        name = who.strategy.name
-        with Journal(self.run.work_file(file), {MARK: who.mark}) as journal:
-
-            def left() -> list[str]:
-                return [one for one in shown if Identity(one, name, 0) not in journal.final]
-
-            if left():
-                who = adapt_reader(who, next(iter(shown.values())))
-            phase = Phase(
-                journal,
-                lambda: (Question(one, who.strategy) for one in shown),
-                lambda _: (who.request(Identity(one, name, 0), who.strategy.turn(shown[one])) for one in left()),
-                who.request,
-                lambda left, total: f"asking {_place(who.target)}: {left:,} of {total:,} {what}",
-                what=f"of the {what}",
-            )
-            self._run(who.target, phase)
-        found: dict[str, Row] = {}
-        for _, row in read_rows(self.run.work / file):
-            if row.get(MARK) == who.mark and row["item"] in shown:
-                check_texts(self.run.work / file, row)
-                found[row["item"]] = row
+        path = self.run.work_file(file)
+        found: Mapping[str, Row] = ask_items(who, shown, path, MARK, self._run, what)
+        for row in found.values():
+            check_texts(path, row)
         return found
 
     def _run(self, at: Target, phase: Phase, alive: Callable[[], str | None] = lambda: None) -> None:
@@ -176,11 +151,7 @@ class AskingSession:
             at.endpoints, at.model, self.listener, self.stop, self.run.log, lambda: None, given.timeout,
             given.transport, policy, alive, ModelGuard(phase.journal.models, acceptable=False),
         )  # fmt: skip
-        self.run_loop(AskingPhase(asker, phase, self.listener, self.stop))
-
-
-def _place(at: Target) -> str:
-    return f"{at.model} at {', '.join(at.endpoints)}"
+        self.run_loop(AskingPhase(asker, phase))
 
 
 def _questions(planned: Sequence[PlannedQuestion], chains: Chains, held_by: str | None) -> list[Question]:
@@ -568,7 +539,7 @@ def _ask_reader(work: AskingSession, frame: pl.DataFrame, reader: Reader) -> pl.
     """What a second model says of the chains that followed hints, and of those of known truth."""
     wanted = hint_reader.chains_to_read(frame)
     shown = {one.shown.id: one.shown for one in wanted}
-    rows = work.ask_second(reader, shown, READ, "chains read for hints") if shown else {}
+    rows = work.ask_second(reader, shown, READ, "chains read for hints")
     answers = {name: _second_columns(item, rows.get(name)) for name, item in shown.items()}
     return hint_reader.readings_table(wanted, answers, reader.target.model)
 

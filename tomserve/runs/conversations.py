@@ -358,9 +358,9 @@ class PhaseRunner:
     model: str  # the id of the model
     listener: Listener  # told what happens
     stop: Stop  # ends the asking early
-    log: Callable[[str], None]  # writes a line to the run's log
-    save: Callable[[], None]  # writes the manifest with everything noted so far
-    timeout: float  # seconds that one request may take
+    log: Callable[[str], None] = lambda line: None  # writes a line to the run's log
+    save: Callable[[], None] = lambda: None  # writes the manifest with everything noted so far
+    timeout: float = 600.0  # seconds that one request may take
     transport: str = transports.DEFAULT  # one of tomserve.engine.transports.TRANSPORTS
     policy: RetryPolicy = field(default_factory=RetryPolicy)  # how often and when to ask again
     alive: Callable[[], str | None] = lambda: None
@@ -499,3 +499,22 @@ class PhaseRunner:
                 "flight at a time (`ulimit -Hn` shows the limit)"
             )
         return allowed
+
+
+@dataclass
+class AskingPhase:
+    """One phase and what asks it, for whatever runs it to its end and may stop it meanwhile."""
+
+    runner: PhaseRunner
+    phase: Phase
+
+    def __post_init__(self) -> None:
+        self.listener, self.stop = self.runner.listener, self.runner.stop
+
+    async def ask(self) -> None:
+        """Ask everything that is left. Raises TomserveError; every reply that came is kept."""
+        await self.runner.ask(self.phase)
+
+
+LoopRunner = Callable[[AskingPhase], None]
+"""Runs `AskingPhase.ask` to its end."""

@@ -26,14 +26,13 @@ from tomserve import benchmarks
 from tomserve import content as contents
 from tomserve._version import __version__
 from tomserve.content import files
-from tomserve.engine.request import Identity, Request, Sampling
+from tomserve.engine.request import Request, Sampling
 from tomserve.engine.retry import ModelGuard, RetryPolicy
 from tomserve.errors import ConfigError, ServerError
 from tomserve.items import Item
-from tomserve.prompting.conversation import Turn
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs.conversations import Phase, PhaseRunner, Question, run_asking
-from tomserve.runs.journal import Journal, Row
+from tomserve.runs.conversations import AskingPhase, LoopRunner, Phase, PhaseRunner, Question, run_asking
+from tomserve.runs.journal import Journal, Row, read_rows
 from tomserve.runs.manifest import Manifest, make_portable
 from tomserve.runs.progress import Listener, SilentListener, Stop
 from tomserve.runs.runfolder import RunFolder
@@ -91,37 +90,9 @@ class Reader:
         """All names by which the model is known: as it is served, of its preset, and of its weights."""
         return model_names(self.target)
 
-    def request(self, identity: Identity, turn: Turn) -> Request:
-        """The request of a turn to the reader."""
-        at = self.target
-        return Request.build(identity, turn, model=at.model, revision=at.revision, sampling=self.sampling)
 
-    def identity(self, name: str) -> Identity:
-        """What the row of a reply answers: what was shown under that name, by the reader's strategy."""
-        return Identity(name, self.strategy.name, 0)
-
-    def phase(
-        self,
-        journal: Journal,
-        names: Collection[str],
-        make: Callable[[Sequence[str]], Iterator[Request]],
-        *,
-        who: str,
-        what: str,
-        end: str,
-    ) -> Phase:
-        """The phase that asks about what is shown under these names and has no final reply in the journal. make: makes
-        the requests about some of them. who, what: who reads what. end: how messages such as "5 of 10 left to ask"
-        end."""
-        where = f"{who} {self.target.model} at {', '.join(self.target.endpoints)}"
-        return Phase(
-            journal,
-            lambda: (Question(name, self.strategy) for name in names),
-            lambda conversations: make([name for name in names if self.identity(name) not in journal.final]),
-            self.request,
-            lambda left, total: f"{where}: {left} of {total} {what}",
-            what=end,
-        )
+AskingPhases = Callable[[Target, Phase], None]
+"""Has a server asked a phase to its end."""
 
 
 def find_reader(
@@ -261,14 +232,13 @@ class Survey:
                 yield name, item, row
 
 
-def reader_requests(survey: Survey, reader: Reader, left: Iterable[str]) -> Iterator[Request]:
-    """The requests to the reader about the replies of these contents, the sample last."""
-    names, wanted = set(left), survey.wanted
-    ordered = (survey.texts(names & part.keys()) for part in (survey.unread, survey.sample))
+def reader_items(survey: Survey, names: Collection[str]) -> Iterator[Item]:
+    """What the reader is shown of the replies of these contents, the sample last."""
+    wanted = survey.wanted
+    ordered = (survey.texts(part.keys() & names) for part in (survey.unread, survey.sample))
     for name, item, row in chain.from_iterable(ordered):
         offers = choices_of(item, row, survey.letters(item, wanted[name].strategy))
-        turn = reader.strategy.turn(make_reader_item(name, item, row.get("text") or "", offers))
-        yield reader.request(reader.identity(name), turn)
+        yield make_reader_item(name, item, row.get("text") or "", offers)
 
 
 def make_reader_item(name: str, item: Item, text: str, offers: Sequence[str]) -> Item:
@@ -348,7 +318,7 @@ class ReadingOutcome:
 
 @dataclass
 class ReadingJob:
-    """The reading of some replies: `ask` asks about those that were not read yet."""
+    """The reading of some replies."""
 
     reader: Reader  # who reads
     survey: Survey  # the replies
@@ -359,24 +329,23 @@ class ReadingJob:
     own: bool = False  # whether the reader may be the evaluated model
     evaluated: tuple[Any, ...] = ()  # names of that model beside those that the replies give
     policy: RetryPolicy = field(default_factory=RetryPolicy)  # how often a request is sent again
-    journal: Journal | None = None  # the choices, while they are asked for
     named: set[str] = field(default_factory=set)  # the names that the reader's own replies gave
 
-    async def ask(self) -> None:
+    def ask(self, journal: Journal, drive: LoopRunner) -> None:
         """Ask about every reply without a choice. Raises TomserveError; every choice that was made is kept."""
-        assert self.journal is not None
-        chosen, journal = self.reader.target, self.journal
-        requests = partial(reader_requests, self.survey, self.reader)
-        phase = self.reader.phase(
-            journal, self.survey.wanted, requests, who="reader", what="replies to read", end="to read"
-        )
         note = self.listener.message
         names = ModelGuard(
             journal.models, lambda at, before, new: note(f"warning: {at}: the reader now calls itself {new!r}")
         )
-        common = (self.listener, self.stop, self.log, lambda: None, 600.0)
+
+        def run(at: Target, phase: Phase) -> None:
+            common = (self.listener, self.stop, self.log)
+            asker = PhaseRunner(at.endpoints, at.model, *common, policy=self.policy, answering=names)
+            drive(AskingPhase(asker, phase))
+
+        shown = partial(reader_items, self.survey)
         try:
-            await PhaseRunner(chosen.endpoints, chosen.model, *common, policy=self.policy, answering=names).ask(phase)
+            ask_about(self.reader, journal, self.survey.wanted, shown, run, "replies to read")
         finally:
             self.named |= names.known | names.named
 
@@ -386,23 +355,18 @@ class ReadingJob:
             check_other(self.reader, [*self.evaluated, *self.survey.models], self.named)
 
 
-def read_replies(job: ReadingJob, drive: Callable[[ReadingJob], None] = run_asking) -> ReadingOutcome:
+def read_replies(job: ReadingJob, drive: LoopRunner = run_asking) -> ReadingOutcome:
     """Have the reader read what the rules cannot; until all was asked, the choices that were used before stay in use.
-    drive: runs `ReadingJob.ask` to its end. Raises ConfigError where the reader is the evaluated model, and
-    TomserveErrors as an evaluation does."""
+    drive: runs the asking to its end. Raises ConfigError where the reader is the evaluated model, and TomserveErrors as
+    an evaluation does."""
     job.check()
     job.survey.look()
     job.check()
     if not job.survey.unread:
         return ReadingOutcome(job.reader.target.model, job.place, 0, silent=job.survey.silent)
     with _Journal(job.place.journal, job.reader.mark, job.survey.wanted) as journal:
-        job.journal, job.named = journal, set(journal.models)
-        if any(job.reader.identity(name) not in journal.final for name in job.survey.wanted):
-            example = Item(
-                id="example", story=["Hello."], question="Hello?", choices=("yes", "no"), answer="no", cluster="example"
-            )
-            job.reader = adapt_reader(job.reader, make_reader_item("example", example, "yes", example.choices))
-            drive(job)
+        job.named = set(journal.models)
+        job.ask(journal, drive)
         job.check()
         failed = {one.item: status for one, status in journal.failed.items()}
     return _make_outcome(job, failed)
@@ -416,7 +380,7 @@ def read_run(
     own: bool = False,
     listener: Listener | None = None,
     stop: Stop | None = None,
-    drive: Callable[[ReadingJob], None] = run_asking,
+    drive: LoopRunner = run_asking,
 ) -> ReadingOutcome:
     """Have the reader read what the rules cannot read of a run, which is locked meanwhile; its scores are made with the
     choices from then on. sample: how many replies that the rules have read are read, too. Raises as `read_replies`
@@ -434,14 +398,51 @@ def read_run(
         return read_replies(job, drive)
 
 
-def adapt_reader(reader: Reader, shown: Item) -> Reader:
-    """The reader as its servers want to be asked, before they are asked hundreds of times. shown: one of the items that
-    it is to read. Raises ServerError where a server refuses to chat."""
-    key, headers = keys.credentials(*reader.target.endpoints)
-    probes = [Probe(address, key, 60.0, headers=headers) for address in reader.target.endpoints]
-    asked = [(reader.strategy.name, reader.strategy.turn(shown))]
-    names = learn_adaptations(probes, reader.target.model, asked, reader.sampling, "auto")
-    return replace(reader, sampling=replace(reader.sampling, adaptations=names))
+def ask_about(
+    reader: Reader,
+    journal: Journal,
+    names: Collection[str],
+    items: Callable[[Collection[str]], Iterable[Item]],
+    run: AskingPhases,
+    what: str,
+) -> None:
+    """Ask a second model about the items of these names that have no final reply in the journal, in the way that its
+    servers want to be asked. items: makes those of some names, whose ids are the names. run: has a server asked a
+    phase. what: what is asked about, in words. Raises TomserveErrors as an evaluation does."""
+    at, strategy = reader.target, reader.strategy
+    questions = [Question(name, strategy) for name in names]
+
+    def left() -> list[str]:
+        return [one.item for one in questions if one.turn(0) not in journal.final]
+
+    if (example := next(iter(items(left()[:1])), None)) is None:
+        return
+    known = keys.credentials(*at.endpoints)
+    probes = [Probe(address, known.key, 60.0, headers=known.headers) for address in at.endpoints]
+    asked = [(strategy.name, strategy.turn(example))]
+    adaptations = learn_adaptations(probes, at.model, asked, reader.sampling, "auto")
+    sampling = replace(reader.sampling, adaptations=adaptations)
+    build = partial(Request.build, model=at.model, revision=at.revision, sampling=sampling)
+    phase = Phase(
+        journal,
+        lambda: questions,
+        lambda _: (build(Question(item.id, strategy).turn(0), strategy.turn(item)) for item in items(left())),
+        build,
+        lambda left, total: f"asking {at.model} at {', '.join(at.endpoints)}: {left:,} of {total:,} {what}",
+        what=f"of the {what}",
+    )
+    run(at, phase)
+
+
+def ask_items(
+    reader: Reader, items: Mapping[str, Item], path: Path, field: str, run: AskingPhases, what: str
+) -> dict[str, Row]:
+    """Ask a second model about each of these items, which stand under their ids; returns the last row of each. path,
+    field: the file of the replies, and the field of its rows that holds the model's mark. run, what: as for
+    `ask_about`."""
+    with Journal(path, {field: reader.mark}) as journal:
+        ask_about(reader, journal, items, lambda names: map(items.__getitem__, names), run, what)
+    return {row["item"]: row for _, row in read_rows(path) if row.get(field) == reader.mark and row["item"] in items}
 
 
 class _Journal(Journal):

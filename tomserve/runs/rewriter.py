@@ -5,7 +5,6 @@ itself, or a second model) gives the same answer as about the original, with the
 is kept in a journal beside the file of variants, so that the work may be killed and repeated.
 """
 
-import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,15 +14,14 @@ from pathlib import Path
 import orjson
 
 from tomserve.content import files, output_path
-from tomserve.engine.request import Request
 from tomserve.engine.retry import RetryPolicy
 from tomserve.items import Item, write_items
-from tomserve.runs.conversations import PhaseRunner, run_asking
-from tomserve.runs.grader import Reader, adapt_reader, reader_at
-from tomserve.runs.journal import Journal, read_rows
+from tomserve.runs.conversations import AskingPhase, LoopRunner, Phase, PhaseRunner, run_asking
+from tomserve.runs.grader import AskingPhases, Reader, ask_items, reader_at
 from tomserve.runs.progress import Listener, SilentListener, Stop
 from tomserve.scoring.score import read_response
 from tomserve.scoring.thoughts import split_thoughts
+from tomserve.serving.endpoint import Target
 from tomserve.status import ANSWERS, FINAL, listed
 from tomserve.variants import TAKEN, Dropped, Kind, Retell, make_variants
 from tomserve.variants import rewriter as rewriting
@@ -65,25 +63,23 @@ class RewritingReport:
 @dataclass
 class RewritingJob:
     """The rewriting of some stories: `ask` asks what was not asked yet. rewriter, verifier: who is asked. After `ask`:
-    right: how many of those that were made the verifier answers rightly, by kind."""
+    right: how many of those that were made the verifier answers rightly, by kind. run: has a server asked a phase."""
 
     jobs: Mapping[str, Job]  # what is to be rewritten
     wanted: Sequence[PendingVariant]  # the items that wait for it
     rewriter: Reader
     verifier: Reader
     journal: Path  # where the replies are kept
-    listener: Listener = field(default_factory=SilentListener)  # told what happens
-    stop: Stop = field(default_factory=Stop)  # ends the asking early
-    policy: RetryPolicy = field(default_factory=RetryPolicy)  # how often a request is sent again
+    run: AskingPhases
     made: dict[tuple[str, Kind], Item] = field(default_factory=dict)  # the verified variants by item and kind
     dropped: dict[tuple[str, Kind], str] = field(default_factory=dict)  # why there is none
     right: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)  # requests without a reply
 
-    async def ask(self) -> None:
+    def ask(self) -> None:
         """Rewrite, check, and verify. Raises TomserveError; every reply that came is kept."""
         shown = {name: rewriting.make_prompt_item(job) for name, job in self.jobs.items()}
-        replies = await self._ask_model(self.rewriter, shown, "rewriter", "stories to rewrite")
+        replies = self._ask_model(self.rewriter, shown, "stories to rewrite")
         rewritings = {name: rewriting.parse_sentences(text) for name, text in replies.items()}
         faults = {name: self._fault(name, rewritings) for name in self.jobs}
         drafts: dict[tuple[str, Kind], tuple[Item, Item]] = {}
@@ -97,12 +93,14 @@ class RewritingJob:
             )
             drafts[key] = (one.item, rewritten)
         asked = {
-            _name(item): _bare(item)
+            (name := _name(item)): Item(
+                id=name, story=item.story, question=item.question, choices=item.choices, answer=item.choices[0]
+            )
             for pair in drafts.values()
             for one in pair
             for item in rewriting.choice_orders(one)
         }
-        answers = await self._ask_model(self.verifier, asked, "verifier", "answers to verify by")
+        answers = self._ask_model(self.verifier, asked, "answers to verify by")
         for key, (item, rewritten) in drafts.items():
             four = [each for one in (item, rewritten) for each in rewriting.choice_orders(one)]
             found = [_answer(each, answers.get(_name(each))) for each in four]
@@ -121,38 +119,18 @@ class RewritingJob:
         sentences = rewritings[name]
         return rewriting.NO_LIST if sentences is None else rewriting.find_fault(self.jobs[name], sentences)
 
-    async def _ask_model(self, who: Reader, shown: Mapping[str, Item], part: str, what: str) -> dict[str, str]:
+    def _ask_model(self, who: Reader, shown: Mapping[str, Item], what: str) -> dict[str, str]:
         """The texts of the replies by the name of what is shown, asked for where they are not in the journal yet."""
-        if not shown:
-            return {}
-        at = who.target
-
-        def make(names: Sequence[str]) -> Iterator[Request]:
-            return (who.request(who.identity(name), who.strategy.turn(shown[name])) for name in names)
-
-        with Journal(self.journal, {REWRITER: who.mark}) as journal:
-            if any(who.identity(name) not in journal.final for name in shown):
-                who = await asyncio.to_thread(adapt_reader, who, next(iter(shown.values())))
-            phase = who.phase(journal, shown, make, who=part, what=what, end=f"of the {what}")
-            common = (self.listener, self.stop, lambda line: None, lambda: None, 600.0)
-            await PhaseRunner(at.endpoints, at.model, *common, policy=self.policy).ask(phase)
-            identities = map(who.identity, shown)
-            self.failures.update(journal.failed[one] for one in identities if one in journal.failed)
+        rows = ask_items(who, shown, self.journal, REWRITER, self.run, what)
+        self.failures.update(row["status"] for row in rows.values() if row["status"] not in ANSWERS)
         return {
-            row["item"]: split_thoughts(row.get("text") or "").text
-            for _, row in read_rows(self.journal)
-            if row.get(REWRITER) == who.mark and row["item"] in shown and row["status"] in ANSWERS
+            name: split_thoughts(row.get("text") or "").text for name, row in rows.items() if row["status"] in ANSWERS
         }
 
 
 def _name(item: Item) -> str:
     """A digest of what the verifier reads of an item, so that equal ones are asked about once."""
     return hashlib.blake2b(orjson.dumps([item.story, item.question, item.choices]), digest_size=16).hexdigest()
-
-
-def _bare(item: Item) -> Item:
-    """The item with nothing but what the verifier reads of it."""
-    return Item(id=_name(item), story=item.story, question=item.question, choices=item.choices, answer=item.choices[0])
 
 
 def _answer(item: Item, reply: str | None) -> str | None:
@@ -172,22 +150,31 @@ def write_variants(
     listener: Listener | None = None,
     *,
     verifier: Reader | None = None,
-    stop: Stop | None = None,
     policy: RetryPolicy | None = None,
-    drive: Callable[[RewritingJob], None] = run_asking,
+    drive: LoopRunner = run_asking,
 ) -> RewritingReport:
     """Write the items and their variants of these kinds to a file of items, once everything was asked; replies are kept
     beside it (see `rewriting_journal`). retelling: gives the function that retells the items of a benchmark. rewriter:
     the model that rewrites what no record and no rule can tell otherwise. verifier: a second model, which answers in
-    its place. drive: runs `RewritingJob.ask` to its end. Raises TomserveError as an evaluation does, ConfigError where
-    a file cannot be written."""
+    its place. drive: runs the asking to its end. Raises TomserveError as an evaluation does, ConfigError where a file
+    cannot be written."""
+
+    def run(at: Target, phase: Phase) -> None:
+        asker = PhaseRunner(
+            at.endpoints, at.model, listener or SilentListener(), Stop(), policy=policy or RetryPolicy()
+        )
+        drive(AskingPhase(asker, phase))
+
     made: dict[tuple[str, Kind], Item] = {}
     dropped: dict[tuple[str, Kind], str] = {}
     named = {kind.name: kind for kind in kinds}
     given = {(item.base, item.factors.get("variant")) for item in items if item.base is not None}
     taken = {item.id for item in items}
     for one in make_variants(items, kinds, retelling):
-        of, kind = (one.item, one.kind) if isinstance(one, Dropped) else (one.base or "", named[_kind(one)])
+        if isinstance(one, Dropped):
+            of, kind = one.item, one.kind
+        else:
+            of, kind = one.base or "", named[str(one.factors["variant"])]
         if (of, kind.name) in given:  # it came with the items
             continue
         if f"{of}/{kind.name}" in taken:
@@ -198,14 +185,12 @@ def write_variants(
             made[of, kind] = one
     job = None
     if rewriter is not None:
-        job = _plan_job(items, dropped, rewriter, verifier, out)
-        job.listener, job.stop = listener or SilentListener(), stop or Stop()
-        job.policy = policy or RetryPolicy()
+        job = _plan_job(items, dropped, (rewriter, verifier), out, run)
         if job.jobs:
             with files.refuse_os_errors(job.journal.parent, "cannot be made", "choose another place by --out"):
                 job.journal.parent.mkdir(parents=True, exist_ok=True)
             files.check_regular(job.journal, alone=True)
-            drive(job)
+            job.ask()
         dropped = {key: job.dropped.get(key, why) for key, why in dropped.items() if key not in job.made}
         made |= job.made
     write_items(out, _in_order(items, kinds, made), output_path.open_output)
@@ -214,24 +199,24 @@ def write_variants(
     return RewritingReport(ways, reasons, job.right if job else Counter(), job.failures if job else Counter())
 
 
-def _kind(item: Item) -> str:
-    return str(item.factors["variant"])
-
-
 def rewriting_journal(out: Path) -> Path:
     """Where the replies of rewriter and verifier are kept: beside the file of variants."""
     return out.with_name(f"{out.stem}.rewriter.jsonl")
 
 
 def _plan_job(
-    items: Sequence[Item], dropped: Mapping[tuple[str, Kind], str], rewriter: Reader, verifier: Reader | None, out: Path
+    items: Sequence[Item],
+    dropped: Mapping[tuple[str, Kind], str],
+    readers: tuple[Reader, Reader | None],
+    out: Path,
+    run: AskingPhases,
 ) -> RewritingJob:
     """What is left for the rewriter of what no rule could make."""
     known = {item.id: item for item in items}
     left = [(known[of], kind) for (of, kind), why in dropped.items() if kind in rewriting.REWRITTEN and why != TAKEN]
     jobs, wanted, hopeless = rewriting.plan_jobs(left)
-    verifies = verifier or reader_at(rewriter.target, VERIFIER)
-    job = RewritingJob({job.name: job for job in jobs}, wanted, rewriter, verifies, rewriting_journal(out))
+    rewriter, verifier = readers[0], readers[1] or reader_at(readers[0].target, VERIFIER)
+    job = RewritingJob({job.name: job for job in jobs}, wanted, rewriter, verifier, rewriting_journal(out), run)
     job.dropped = {(item.id, kind): why for item, kind, why in hopeless}
     return job
 
