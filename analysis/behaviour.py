@@ -139,7 +139,8 @@ def _macro(records: Sequence[Record], means: Sequence[TaskMean]) -> Record:
     found: Record = {"benchmark": MACRO.format(len(records))}
     found |= {name: sum(record[name] for record in records) for name in ("correct", "total", "tasks", "clusters")}
     found |= {name: _mean([record[name] for record in records]) for name in ("accuracy", "chance")}
-    found |= {"failed": sum(record["failed"] for record in records), "unread": _sum(records, "unread")}
+    unread = [record["unread"] for record in records]
+    found |= {"failed": sum(record["failed"] for record in records), "unread": None if None in unread else sum(unread)}
     found |= {**interval_columns("b", own), "method": own.method}
     found |= {f"{kind}_b": _mean([record[f"{kind}_b"] for record in records]) for kind in ("constant", "surface")}
     if all(len(mean.estimate) > 1 for mean in means):
@@ -158,11 +159,6 @@ def _difference(mean: TaskMean) -> TaskMean:
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known and len(known) == len(values) else None
-
-
-def _sum(records: Sequence[Record], name: str) -> int | None:
-    values = [record[name] for record in records]
-    return None if None in values else sum(values)
 
 
 def by_task(found: TaskRows, intervals: str) -> Iterator[Record]:
@@ -217,12 +213,8 @@ def published_table() -> pl.DataFrame:
 FEW, SMALL = 20, 10  # below so many clusters, and below so many questions of a type of task, a reader is warned
 
 
-def summary(tables: Tables) -> list[Excerpt]:
+def summary(tables: Tables) -> Iterator[Excerpt]:
     """What the terminal prints: the table across benchmarks, its dimensions and tasks, quoted and published figures."""
-    return [excerpt for excerpt in _excerpts(tables) if excerpt.frame.height]
-
-
-def _excerpts(tables: Tables) -> Iterator[Excerpt]:
     if (frame := tables.get("behaviour")) is not None:
         yield Excerpt("behaviour: one table across benchmarks", _behaviour(frame), ("behaviour",), TEXTS["reading"])
     for name, title in (("dimensions", "by dimension of mind"), ("task_types", "by benchmark and type of task")):
@@ -278,13 +270,9 @@ def _cells(frame: pl.DataFrame, corrected: bool) -> pl.DataFrame:
     return frame.select(*keys, "total", *shares, gap, *rules)
 
 
-def warnings(tables: Tables) -> list[str]:
+def warnings(tables: Tables) -> Iterator[str]:
     """One line for each reason to doubt the numbers: no chance, no rules, few clusters, tasks of few questions, and
     questions that are left out."""
-    return list(dict.fromkeys(_doubts(tables)))
-
-
-def _doubts(tables: Tables) -> Iterator[str]:
     yield from baselines.missing_warnings(tables)
     frame = tables.get("behaviour", pl.DataFrame())
     for row in frame.iter_rows(named=True):

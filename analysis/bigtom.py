@@ -250,7 +250,10 @@ def figures(tables: Tables, context: Context) -> list[Figure]:
 def _conditions_figure(tables: Tables, chance: Mapping[str, float]) -> Figure:
     """Without the best rule's share, because in a single condition one state of the world is always right."""
     rows = rows_of(tables, "conditions", "model strategy task condition init_belief accuracy ci_low ci_high")
-    ordered = sorted(rows, key=lambda row: (row["init_belief"], row["task"], _place(row)))
+    places = {name: place for place, name in enumerate(_ORDER)}
+    ordered = sorted(
+        rows, key=lambda row: (row["init_belief"], row["task"], places.get(str(row["condition"]), len(places)))
+    )
     named = [{**row, "named": f"{_task_name(row)}, {readable_name(row['condition'])}"} for row in ordered]
     axis = Axis("share right", (0, 1), lambda part: chance_lines(chance, part))
     return small_multiples(CONDITIONS, named, ("named", "strategy", "accuracy", "ci_low", "ci_high"), axis)
@@ -268,10 +271,6 @@ def _joint_figure(tables: Tables) -> Figure:
 def _task_name(row: Row) -> str:
     """The task, and whether the story tells the first belief."""
     return f"{readable_name(row['task'])}{', first belief told' if row['init_belief'] else ''}"
-
-
-def _place(row: Row) -> int:
-    return _ORDER.index(str(row["condition"])) if row["condition"] in _ORDER else len(_ORDER)
 
 
 STUDY = Study(

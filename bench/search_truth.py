@@ -34,7 +34,7 @@ from tomserve.stats.proportions import newcombe, wilson
 from tomserve.weakness.design import DESIGNS, Cell, Levels, parse_cell, write_cell
 from tomserve.weakness.estimate import LEVEL, Record, estimate_cells, level_rows
 from tomserve.weakness.model import Cells, scan
-from tomserve.weakness.rounds import CLEAR, Search, SearchSettings, iterate_rounds, lies_in
+from tomserve.weakness.rounds import CLEAR, Search, SearchSettings, lies_in
 
 DESIGN = DESIGNS["worlds"]
 STORIES = 400  # in the stock
@@ -98,8 +98,9 @@ def run_search(stock: Stock, model: str, seed: int, budget: int) -> list[Record]
         rows.append({"item": item.id, "correct": right, **item.factors})
         return right
 
-    for _ in iterate_rounds(Search(SearchSettings("worlds", budget, seed), design), answer):
-        pass
+    search, answers = Search(SearchSettings("worlds", budget, seed), design), dict[str, bool]()
+    while items := search.following(answers):
+        answers |= {item.id: answer(item) for item in items}
     return estimate_cells(level_rows(pl.DataFrame(rows, infer_schema_length=None), design.factors), design.factors, ())
 
 

@@ -391,12 +391,8 @@ def _probe_sentence(at: Row, own: list[Row]) -> str:
 _TOLD = {t.FALSE: "false belief", t.OWN: "its p, to you", t.OWN_TWIN: "its twin, to you", t.TWIN: "its twin"}
 
 
-def summary(tables: Tables) -> list[Excerpt]:
+def summary(tables: Tables) -> Iterator[Excerpt]:
     """What the terminal prints: the headline, the controls, how else it could be read, references, probes, transfer."""
-    return [excerpt for excerpt in _excerpts(tables) if excerpt.frame.height]
-
-
-def _excerpts(tables: Tables) -> Iterator[Excerpt]:
     empty = pl.DataFrame()
     if (frame := tables.get("published_net", empty)).height:
         yield Excerpt("as its source counts", _published_excerpt(frame), ("published_net",), TEXTS["published"])
@@ -493,15 +489,13 @@ def _probes(frame: pl.DataFrame) -> pl.DataFrame:
     return best.select(*_who(frame), *shown, _with("selectivity", "minus shuffled [95%]"))
 
 
-def warnings(tables: Tables) -> list[str]:
+def warnings(tables: Tables) -> Iterator[str]:
     """One line for each reason to doubt the numbers."""
     frame = tables.get("headline", pl.DataFrame())
     named = several(frame, "benchmark")
-    found: list[str] = []
     for row in frame.iter_rows(named=True):
         who = f"{row['model']}, {readable_name(row['benchmark'])}" if named else str(row["model"])
-        found += [f"{who}: {said}" for said in _doubts(row, tables.get("references", pl.DataFrame()))]
-    return list(dict.fromkeys(found))
+        yield from (f"{who}: {said}" for said in _doubts(row, tables.get("references", pl.DataFrame())))
 
 
 def _doubts(row: Row, references: pl.DataFrame) -> Iterator[str]:

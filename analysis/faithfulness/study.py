@@ -316,12 +316,8 @@ LENGTH = 0.1  # by so much may the prompts with filler be longer or shorter than
 UNLIKE = 0.05  # from such a difference of the shares of failures on, the conditions fail unequally
 
 
-def summary(tables: Tables) -> list[Excerpt]:
+def summary(tables: Tables) -> Iterator[Excerpt]:
     """What the terminal prints: the four estimates, the verdict, the dose, hints and predictions."""
-    return list(_excerpts(tables))
-
-
-def _excerpts(tables: Tables) -> Iterator[Excerpt]:
     if (frame := tables.get("headline")) is not None:
         shown = pl.col("estimand").replace(ESTIMANDS).alias("done to the chain")
         beside = (cell_of("inert"), cell_of("causal"), cell_of("share"))
@@ -388,29 +384,26 @@ def _hints(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def warnings(tables: Tables) -> list[str]:
+def warnings(tables: Tables) -> Iterator[str]:
     """One line for each reason to doubt the numbers."""
-    found: list[str] = []
     for row in tables.get("verdict", pl.DataFrame()).iter_rows(named=True):
         own = {
             name: tables.get(name, pl.DataFrame()).filter(pl.col(key) == row[key] for key in GROUP).to_dicts()
             for name in ("headline", "conditions")
             if name in tables
         }
-        found += [
-            f"{row_name(row)}: {said}" for said in _doubts(row, own.get("headline", []), own.get("conditions", []))
-        ]
+        said_of = _doubts(row, own.get("headline", []), own.get("conditions", []))
+        yield from (f"{row_name(row)}: {said}" for said in said_of)
     for row in tables.get("hints", pl.DataFrame()).iter_rows(named=True):
-        found += [f"{row_name(row)}: {said}" for said in _hint_warning(row)]
+        yield from (f"{row_name(row)}: {said}" for said in _hint_warning(row))
     for row in tables.get("unlearning", pl.DataFrame()).iter_rows(named=True):
         if row["condition"] == t.INTACT and row["value"] > 1 - AGREEMENT:
-            found.append(
+            yield (
                 f"{row_name(row)}: the checkpoint answers otherwise than the run in {percent(row['value'])}; it may "
                 "not be the model that wrote the chains"
             )
     for row in tables.get("readings", pl.DataFrame()).iter_rows(named=True):
-        found += [f"{row_name(row)}: {said}" for said in _reading_warning(row)]
-    return list(dict.fromkeys(found))
+        yield from (f"{row_name(row)}: {said}" for said in _reading_warning(row))
 
 
 def _reading_warning(row: Row) -> Iterator[str]:

@@ -23,7 +23,7 @@ from tomserve.stats.functional import ModelLayers as FunctionalModelLayers
 from tomserve.studies import answer_rows, baselines, breakdowns, load_study, variant_pairs
 from tomserve.studies.answer_rows import ORIGINAL, has_variants, originals, split_by, split_scores, with_columns
 from tomserve.studies.contrasts import Record
-from tomserve.studies.presentation import Row, percent
+from tomserve.studies.presentation import percent
 from tomserve.variants import KINDS
 
 ITEMS = "items"  # what stands for the benchmark where a table names none
@@ -266,7 +266,8 @@ def _choose_measurements(
 
 
 def _mechanism(found: t.Outcomes | None, judged: pl.DataFrame) -> Mechanism | None:
-    """judged: the table `headline` of the study of interventions; empty where its verdicts are not wanted."""
+    """judged: the table `headline` of the study of interventions, whose verdict may not let C count; empty where its
+    verdicts are not wanted."""
     if found is None:
         return None
     items = found.select()
@@ -276,6 +277,7 @@ def _mechanism(found: t.Outcomes | None, judged: pl.DataFrame) -> Mechanism | No
     kept = t.find_complete(own, patch, *controls.values())
     named = items.with_columns(benchmark=pl.lit(found.arm["benchmark"])).select(_scenario()).to_series().to_numpy()
     changed = found.moves.filter(pl.col("map") == t.NO_OP)["changed_true"].drop_nulls()
+    unproven = judged.filter(~pl.col("causes"), **found.arm)["verdict"] if judged.height else ()
     return Mechanism(
         own.values[kept],
         {name: effects.values[kept] for name, effects in controls.items()},
@@ -284,14 +286,9 @@ def _mechanism(found: t.Outcomes | None, judged: pl.DataFrame) -> Mechanism | No
         items=int(kept.sum()),
         broken=float(np.mean(np.sort(changed.to_numpy()))) if changed.len() else None,
         lacking=_lacking(lacking),
-        unproven=_unproven(judged.filter(**found.arm).to_dicts()) if judged.height else "",
+        unproven="; ".join(f"the verdict on it is: {verdict}" for verdict in unproven),
         ladders=own.layers,
     )
-
-
-def _unproven(rows: Sequence[Row]) -> str:
-    """Why C does not count, from the row of a measurement in the table `headline`; empty where its verdict lets it."""
-    return "; ".join(f"the verdict on it is: {row['verdict']}" for row in rows if not row["causes"])
 
 
 def _lacking(controls: Sequence[str]) -> str:

@@ -125,7 +125,10 @@ def by_model(
         behaviour = found.models[model].b if "b" not in one.missing_layers else None
         luck = guesser_mean(behaviour.chance, behaviour.task) if behaviour is not None else None
         row["b_guesser"] = finite_or_none(luck)
-        row |= _replies(found, model)
+        asked = Replies.of(questions(found, model))
+        every = asked + Replies.of(variants(found, model))
+        row |= {"questions": asked.count, "scenarios": _scenarios(found, model)}
+        row |= {name: getattr(every, name) / every.count if every.count else None for name in ("failed", "unread")}
         measured = found.measured.get(model)
         row |= {"adjusted": finite_or_none(one.adjusted), "ceiling": finite_or_none(one.ceiling)}
         row |= {"eligible": measured.select().height if measured is not None else None}
@@ -145,20 +148,9 @@ def by_model(
         row |= {"inputs": ", ".join(dict.fromkeys(each["run"] or "a table" for each in found.inputs
                                                   if each["model"] == model and each["counted"]))}  # fmt: skip
         rows.append(row)
-    yield from sorted(rows, key=lambda row: (*(_descending(row[name]) for name in (FULL, BS)), row["model"]))
-
-
-def _descending(value: float | None) -> float:
-    """Sorts the highest value first and a missing one last; a score of 0 is none that is missing."""
-    return math.inf if value is None else -value
-
-
-def _replies(found: ModelLayers, model: str) -> Record:
-    """How much was asked, and which shares of the counted replies failed or could not be read."""
-    asked = Replies.of(questions(found, model))
-    every = asked + Replies.of(variants(found, model))
-    row: Record = {"questions": asked.count, "scenarios": _scenarios(found, model)}
-    return row | {name: getattr(every, name) / every.count if every.count else None for name in ("failed", "unread")}
+    # The highest score first and a missing one last; a score of 0 is none that is missing.
+    values = {row["model"]: [math.inf if row[name] is None else -row[name] for name in (FULL, BS)] for row in rows}
+    yield from sorted(rows, key=lambda row: (values[row["model"]], row["model"]))
 
 
 def holds(one: ModelScore) -> str:

@@ -46,12 +46,8 @@ MOST_APART = 4  # so many models that are not ranked are named in the warning
 TEXTS = Texts(__file__, few_scenarios=str(FEW_SCENARIOS), margin=cell(MARGIN))
 
 
-def summary(tables: Tables) -> list[Excerpt]:
+def summary(tables: Tables) -> Iterator[Excerpt]:
     """What the terminal prints: the score, ranks, weights and reasoning."""
-    return [excerpt for excerpt in _excerpts(tables) if excerpt.frame.height]
-
-
-def _excerpts(tables: Tables) -> Iterator[Excerpt]:
     if (frame := tables.get("score")) is not None:
         name = str(frame["formula"][0])
         told = TEXTS["ftom_1"] if name == FTOM_1.name else TEXTS["weighted"]
@@ -113,16 +109,13 @@ def _ends(row: Row, name: str) -> str:
     return "" if low is None or high is None else f"{cell(low)} to {cell(high)}"
 
 
-def warnings(tables: Tables) -> list[str]:
+def warnings(tables: Tables) -> Iterator[str]:
     """One line for each reason to doubt the numbers: layers that are missing, few items or scenarios, no noise floor,
     several benchmarks, and names that do not match."""
-    doubts: dict[str, None] = {}
-    frame = tables.get("score", pl.DataFrame())
-    for row in frame.iter_rows(named=True):
-        doubts |= dict.fromkeys(f"{row['model']}: {said}" for said in _doubts(row))
-    doubts |= dict.fromkeys(_of_inputs(tables))
-    doubts |= dict.fromkeys(_of_ranks(tables))
-    return list(doubts)
+    for row in tables.get("score", pl.DataFrame()).iter_rows(named=True):
+        yield from (f"{row['model']}: {said}" for said in _doubts(row))
+    yield from _of_inputs(tables)
+    yield from _of_ranks(tables)
 
 
 def _doubts(row: Row) -> Iterator[str]:
@@ -283,12 +276,11 @@ ALIKE = "Does reasoning help small models and hurt large ones?"
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     """For each model its layers and scores, the claim about reasoning, and what follows from them."""
     frame = tables.get("score", pl.DataFrame())
-    return [_verdict(row, tables) for row in frame.to_dicts()]
-
-
-def _verdict(row: Row, tables: Tables) -> Verdict:
-    license_card = Card(LICENSE, "Less than the number suggests", OPEN, LICENSES)
-    return Verdict(str(row["model"]), (_lead(row),), (_layers(row, tables), *_claims(tables), license_card))
+    licensed = Card(LICENSE, "Less than the number suggests", OPEN, LICENSES)
+    return [
+        Verdict(str(row["model"]), (_lead(row),), (_layers(row, tables), *_claims(tables), licensed))
+        for row in frame.to_dicts()
+    ]
 
 
 def _lead(row: Row) -> str:

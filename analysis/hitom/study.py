@@ -87,15 +87,14 @@ from .tables import (
 TEXTS = Texts(__file__)
 
 
-def warnings(tables: Tables) -> list[str]:
+def warnings(tables: Tables) -> Iterator[str]:
     """One line for each reason to doubt the numbers: right answers known to be wrong, several sets of right answers,
     and strategies that were asked different items or failed on different ones."""
-    doubts: dict[str, None] = {}
     golds = tables["scorer"]["gold"].drop_nulls().unique().sort().to_list()
     if "released" in golds:
-        doubts["gold released: the file's own labels, stale in the VP half; see tomserve dataset audit hitom"] = None
+        yield "gold released: the file's own labels, stale in the VP half; see tomserve dataset audit hitom"
     if len(golds) > 1:
-        doubts[f"answers were compared with several sets of labels: {', '.join(golds)}"] = None
+        yield f"answers were compared with several sets of labels: {', '.join(golds)}"
     overall = tables["accuracy"].filter(deception=OVERALL)
     asked = {(row["model"], row["strategy"]): row["total"] for row in overall.iter_rows(named=True)}
     effects = tables.get("prompting_effects", pl.DataFrame())
@@ -105,21 +104,21 @@ def warnings(tables: Tables) -> list[str]:
             .select("model", "strategy", "control")
             .iter_rows()
         ):
-            doubts[f"{model}: {strategy} and {control} were asked no item in common, and are not compared"] = None
+            yield f"{model}: {strategy} and {control} were asked no item in common, and are not compared"
     for row in effects.iter_rows(named=True):
         if row["deception"] == OVERALL:
             model, pairs = row["model"], f"{row['treatment']} and {row['control']}"
             most = max(asked.get((model, name), 0) for name in (row["treatment"], row["control"]))
             if row["n"] < most:
-                doubts[f"{model}: {pairs} were asked different items: {row['n']} of {most} compare"] = None
+                yield f"{model}: {pairs} were asked different items: {row['n']} of {most} compare"
             if row["p_failure"] is not None and row["p_failure"] <= 0.05:
                 failed = f"{percent(row['failed_treated'])} against {percent(row['failed_control'])}"
-                doubts[
+                yield (
                     f"{model}: {pairs} did not fail equally often ({failed}, p {row['p_failure']:.3f}), so that their "
                     f"difference, {signed_points(row['risk_difference'])} points, may be due to failures; "
                     f"{worst_case(row)}"
-                ] = None
-    return [*doubts, *baselines.missing_warnings(tables)]
+                )
+    yield from baselines.missing_warnings(tables)
 
 
 # What a reader of the terminal must know of the columns shown, by table

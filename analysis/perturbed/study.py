@@ -229,17 +229,15 @@ NAMED = 3
 UNPERTURBED = "the unperturbed tasks of the same stages"
 
 
-def warnings(tables: Tables) -> list[str]:
+def warnings(tables: Tables) -> Iterator[str]:
     """One line for each reason to doubt a number: two strategies were asked different items, the two sides of a
     comparison failed so differently that this can look like an effect, or there are no baselines to compare with."""
-    missing = baselines.missing_warnings(tables)
-    if "p_failure" not in tables["perturbation_effects"].columns:
-        return missing  # published intervals: items that failed are left out
-    doubts = dict.fromkeys(_asked_otherwise(tables))
-    doubts |= dict.fromkeys(_strategies_lost(tables["prompting_effects"]))
-    doubts |= dict.fromkeys(_classes_lost(tables["perturbation_effects"], "strategy"))
-    doubts |= dict.fromkeys(_classes_lost(tables["prompting_effects"], "treatment"))
-    return [*doubts, *missing]
+    if "p_failure" in tables["perturbation_effects"].columns:  # with published intervals, what failed is left out
+        yield from _asked_otherwise(tables)
+        yield from _strategies_lost(tables["prompting_effects"])
+        yield from _classes_lost(tables["perturbation_effects"], "strategy")
+        yield from _classes_lost(tables["prompting_effects"], "treatment")
+    yield from baselines.missing_warnings(tables)
 
 
 def _asked_otherwise(tables: Tables) -> Iterator[str]:

@@ -85,7 +85,10 @@ def counted_rows(files: Iterable[pl.DataFrame], kinds: baselines.RuleKinds) -> C
         every.append(rows.select(known))
         belief.append(rows.filter("false_belief").select(pl.exclude("^floor_.*$")))
         sums.append(_chain_sums(with_overall(rows)))
-        places.append(_chain_breaks(with_overall(rows.filter(pl.col("chain_break_kind").is_not_null()))))
+        broken = with_overall(rows.filter(pl.col("chain_break_kind").is_not_null()))
+        place = (pl.col("chain_break").alias("break_sentence"), pl.col("chain_break_kind").alias("break_kind"))
+        breaks = pl.len().cast(pl.Int64).alias("breaks")
+        places.append(broken.group_by("model", "strategy", "perturbation", *place).agg(breaks))
     order = ("model", "strategy", "item")  # so that sums of fractions do not depend on the files
     return CountedRows(pl.concat(every), pl.concat(belief).sort(order), chains(pl.concat(sums), pl.concat(places)))
 
@@ -377,12 +380,6 @@ def _chain_sums(rows: pl.DataFrame) -> pl.DataFrame:
         *(pl.col(name).cast(pl.Float64).sum() for name in partly),
         *(pl.col(name).count().cast(pl.Int64).alias(f"known {name}") for name in partly),
     )
-
-
-def _chain_breaks(rows: pl.DataFrame) -> pl.DataFrame:
-    """By class and sentence, and by what happens there, how many chains leave the gold path."""
-    place = (pl.col("chain_break").alias("break_sentence"), pl.col("chain_break_kind").alias("break_kind"))
-    return rows.group_by("model", "strategy", "perturbation", *place).agg(pl.len().cast(pl.Int64).alias("breaks"))
 
 
 def chains(sums: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:

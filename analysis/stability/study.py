@@ -53,12 +53,8 @@ TEXTS = Texts(__file__)
 HIGH, MOSTLY, HABIT_AGREEMENT = 0.8, 0.5, 0.9
 
 
-def summary(tables: Tables) -> list[Excerpt]:
+def summary(tables: Tables) -> Iterator[Excerpt]:
     """What the terminal prints: stability, what it does to accuracy, the rules beside, and how variants were made."""
-    return [excerpt for excerpt in _excerpts(tables) if excerpt.frame.height]
-
-
-def _excerpts(tables: Tables) -> Iterator[Excerpt]:
     frame = tables.get("stability", pl.DataFrame())
     if "kappa" in frame.columns:
         yield Excerpt("stability: S by kind of variant", _shares(frame), ("stability",), TEXTS["reading"])
@@ -119,24 +115,18 @@ def _rules(frame: pl.DataFrame) -> pl.DataFrame:
     return wide.sort(*where, pl.col("kind") != "constant", "rule").select(*where, "rule", "kind", *kinds)
 
 
-def warnings(tables: Tables) -> list[str]:
+def warnings(tables: Tables) -> Iterator[str]:
     """One line for each reason to doubt the numbers: few stories, kinds that are mostly left out, habits, and answers
     that are stable and wrong."""
     frame = tables.get("stability", pl.DataFrame())
     if "kappa" not in frame.columns:
-        return []
-    doubts: dict[str, None] = {}
+        return
     for row in frame.iter_rows(named=True):
-        who = f"{row['model']}, {row['strategy']}, {row['variant']}"
-        if row["variant"].startswith("mean"):
-            continue
-        doubts |= dict.fromkeys(f"{who}: {said}" for said in _doubts(row))
-    doubts |= dict.fromkeys(_stable_and_wrong(frame))
+        if not row["variant"].startswith("mean"):
+            yield from (f"{row['model']}, {row['strategy']}, {row['variant']}: {said}" for said in _doubts(row))
+    yield from _stable_and_wrong(frame)
     if AGAIN.name not in set(frame["variant"]):
-        doubts["T0 was not asked (--variants again), so that no S can be compared with what batching alone changes"] = (
-            None
-        )
-    return list(doubts)
+        yield "T0 was not asked (--variants again), so that no S can be compared with what batching alone changes"
 
 
 def _doubts(row: Row) -> Iterator[str]:

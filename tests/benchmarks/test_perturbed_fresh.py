@@ -14,7 +14,7 @@ from tomserve.errors import ContentError
 from tomserve.items import Item, items_digest, read_items
 from tomserve.variants import words as variants_words
 
-NAMES = fresh.read_names(ROOT / fresh.NAMES)
+NAMES = fresh.read_names()
 LACKS = "".join(f"  {name}: not told here\n" for name in PERTURBATIONS if name != "none")
 STAGE = f"""schema: 2
 canary: "a canary"
@@ -134,7 +134,9 @@ def test_names_and_things_that_are_parts_of_other_words_are_no_problem(tmp_path:
         fresh.generate_items(stage(tmp_path), 1, few)
 
 
-def test_names_are_in_no_stage_prompt_or_training_list_and_none_is_given_twice(tmp_path: Path) -> None:
+def test_names_are_in_no_stage_prompt_or_training_list_and_none_is_given_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     listed = [name for pool in NAMES.values() for name in pool]
     rooms = (("dataset", "*.yaml"), ("prompts", "*.y*ml"), ("prompts", "*.j2"))
     files = [file for room, form in rooms for file in (ROOT / room).rglob(form)]
@@ -144,8 +146,9 @@ def test_names_are_in_no_stage_prompt_or_training_list_and_none_is_given_twice(t
             assert not words & set(listed), file
     assert min(map(len, NAMES.values())) >= 12
     (tmp_path / "n.yaml").write_text("schema: 1\nshe: [Rahel]\nhe: [Rahel]\nthey: []\n")
+    monkeypatch.setattr(fresh.content, "require", lambda name: tmp_path / "n.yaml")
     with pytest.raises(ContentError, match=r"n\.yaml: the name 'Rahel' is given twice"):
-        fresh.read_names(tmp_path / "n.yaml")
+        fresh.read_names()
 
 
 @pytest.mark.parametrize("part", [*range(3), *(pytest.param(part, marks=pytest.mark.long) for part in range(3, 12))])

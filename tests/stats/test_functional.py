@@ -156,9 +156,8 @@ def test_the_order_of_rows_and_models_changes_nothing() -> None:
     assert one["x"].draws["ftom_bs"] == pytest.approx(other["x"].draws["ftom_bs"])
 
 
-@pytest.mark.parametrize("bayesian", [True, False])
-def test_weights_of_scenarios_have_the_mean_1(bayesian: bool) -> None:
-    found = scenario_weights(40, 4000, bayesian=bayesian)
+def test_weights_of_scenarios_have_the_mean_1() -> None:
+    found = scenario_weights(40, 4000)
     assert found.shape == (4000, 40)
     assert found.mean() == pytest.approx(1, abs=0.02)
     assert found.var() == pytest.approx(1, abs=0.1)

@@ -102,7 +102,7 @@ def test_a_mechanism_counts_only_where_its_verdict_says_so() -> None:
     assert (one["c"], one["ftom"]) == (None, None)
     assert one["no_c"] == "the verdict on it is: a control reproduces it"
     assert one["c_measured"] == pytest.approx(0, abs=0.1)
-    assert found.study.summary(found.tables)[0].frame.filter(model="n-7b")["C"][0] == "(.00)"
+    assert found.summary()[0].frame.filter(model="n-7b")["C"][0] == "(.00)"
     assert cards(found, "n-7b")[LAYERS].verdict == "Shown: behaviour, stability; not shown: mechanism"
     drawn = found.study.figures(found.tables, Context())  # type: ignore[misc]
     (panel,) = (one for one in drawn[0].panels if one.title == "mechanism C")
@@ -225,5 +225,5 @@ def test_other_weights_have_another_name_wherever_the_score_is_told() -> None:
     (one,) = made["score"].to_dicts()
     assert one["formula"] == "ftom-1 with weights .40, .40, .20"
     assert one["ftom_bs"] == pytest.approx((0.4 * own["b"] + 0.2 * own["s"]) / 0.6)
-    excerpt = study.summary(made)[0]
+    excerpt = next(iter(study.summary(made)))
     assert excerpt.title.endswith("ftom-1 with weights .40, .40, .20")

@@ -12,14 +12,18 @@ from tomserve.items import Item
 from tomserve.weakness.design import Cell, describe_cell, parse_cell, write_cell
 from tomserve.weakness.estimate import Record, count_random, estimate_cells, estimate_surface, level_rows
 from tomserve.weakness.model import Cells, fit, scan
-from tomserve.weakness.rounds import CONFIRMED, PART, RANDOM, SEARCH, TWIN, Search, SearchSettings, iterate_rounds
+from tomserve.weakness.rounds import CONFIRMED, PART, RANDOM, SEARCH, TWIN, Search, SearchSettings
 
 SETTINGS = SearchSettings("worlds", 600, seed=4)
 PAIR: Cell = (("colour", "red"), ("size", "big"))
 
 
 def asked(answer: Callable[[Item], bool], settings: SearchSettings = SETTINGS) -> list[list[Item]]:
-    return list(iterate_rounds(Search(settings, DESIGN), answer))
+    search, rounds, answers = Search(settings, DESIGN), [], {}
+    while items := search.following(answers):
+        answers |= {item.id: bool(answer(item)) for item in items}
+        rounds.append(items)
+    return rounds
 
 
 def scored(answer: Callable[[Item], bool], settings: SearchSettings = SETTINGS) -> pl.DataFrame:

@@ -265,33 +265,28 @@ def score_models(
     formula: Formula = FTOM_1,
     *,
     draws: int = DRAWS,
-    seed: int = 0,
-    bayesian: bool = True,
 ) -> dict[str, ModelScore]:
     """The layers and scores of models, with intervals for further scenarios like these (neither other benchmarks nor
     other controls).
 
     Every draw weights all scenarios anew, alike in every layer and for every model: the Bayesian bootstrap (Rubin, Ann
-    Stat 9:130, 1981) or, with bayesian=False, the multinomial one. B and S have the intervals of their own studies; C
-    its estimate plus and minus t times the spread of the draws, in which cells are chosen again. A score's interval is
-    `weighted_sum`, honest where a layer does not vary (bench/functional_coverage.py).
+    Stat 9:130, 1981). B and S have the intervals of their own studies; C its estimate plus and minus t times the spread
+    of the draws, in which cells are chosen again. A score's interval is `weighted_sum`, honest where a layer does not
+    vary (bench/functional_coverage.py).
 
     A layer that cannot be counted is nan, with the reason in `missing_layers`; one of fewer than FEW_SCENARIOS
     scenarios has no interval and no draws. Raises ValueError for columns of unequal length."""
     every = sorted(
         {str(name) for one in models.values() for part in _parts(one) for name in np.unique(scenario_names(part))}
     )
-    weights = scenario_weights(len(every), draws, seed, bayesian=bayesian)
+    weights = scenario_weights(len(every), draws)
     place = {name: column for column, name in enumerate(every)}
     return {name: _score_model(one, formula, weights, place) for name, one in models.items()}
 
 
-def scenario_weights(scenarios: int, draws: int, seed: int = 0, *, bayesian: bool = True) -> Floats:
+def scenario_weights(scenarios: int, draws: int) -> Floats:
     """How much each scenario counts in each draw, with the mean 1 [draws, scenarios]."""
-    rng = np.random.default_rng(seed)
-    if bayesian:
-        return np.asarray(rng.exponential(size=(draws, scenarios)), dtype=np.float64)
-    return np.asarray(rng.multinomial(scenarios, np.full(scenarios, 1 / max(1, scenarios)), size=draws), dtype=float)
+    return np.asarray(np.random.default_rng(0).exponential(size=(draws, scenarios)), dtype=np.float64)
 
 
 def weighted_sum(parts: Sequence[Interval], weights: Sequence[float], correlation: npt.ArrayLike) -> Interval:

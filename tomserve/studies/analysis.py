@@ -213,7 +213,7 @@ class Analysis:
     def summary(self) -> list[Excerpt]:
         """The study's own summary, tables by factors, people, variants, and the noise floor."""
         if not self.study.answers:
-            return list(self.study.summary(self.tables))
+            return [one for one in self.study.summary(self.tables) if one.frame.height]
         own = (
             noise.TABLE,
             people.TABLE,
@@ -222,7 +222,7 @@ class Analysis:
             *self.by,
         )
         tables = {name: frame for name, frame in self.tables.items() if name not in own}
-        excerpts = list(self.study.summary(tables))
+        excerpts = [one for one in self.study.summary(tables) if one.frame.height]
         for name in self.by:
             title, frame, reading = breakdowns.factor_excerpt(name, self.tables[name])
             excerpts.append(Excerpt(title, frame, (name,), reading))
@@ -340,7 +340,8 @@ def _compute_measurement(
 
     def made() -> Analysis:
         tables = study.tables(table.lazy(), chosen)
-        return Analysis(study, chosen, tables, {**study.notes(chosen)}, tuple(study.warnings(tables)), by_default)
+        warnings = tuple(dict.fromkeys(study.warnings(tables)))
+        return Analysis(study, chosen, tables, {**study.notes(chosen)}, warnings, by_default)
 
     return call_study(study, made)
 

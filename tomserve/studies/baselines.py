@@ -407,7 +407,7 @@ def drop_rule_notes(notes: Mapping[str, str], tables: Tables) -> dict[str, str]:
 
 
 def drop_missing_warnings(warnings: Iterable[str], columns: Iterable[str]) -> tuple[str, ...]:
-    """The warnings of a study without MISSING where the score table has rules after all: then no question has choices,
-    which is no reason to doubt a number. columns: those of the score table."""
+    """The warnings of a study, each once, without MISSING where the score table has rules after all: then no question
+    has choices, which is no reason to doubt a number. columns: those of the score table."""
     ruled_by = any(name.startswith(BEGINNING) for name in columns)
-    return tuple(one for one in warnings if not (ruled_by and one == MISSING))
+    return tuple(one for one in dict.fromkeys(warnings) if not (ruled_by and one == MISSING))

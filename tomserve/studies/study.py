@@ -279,8 +279,8 @@ class Study:
     intervals: tuple[str, ...] = ("recommended", "published")  # ways to count, the default first
     # Gives, for one of `intervals`, what a reader must know of each table, by the table's name.
     notes: Callable[[str], Mapping[str, str]] = lambda intervals: {}
-    warnings: Callable[[Tables], Sequence[str]] = lambda tables: ()  # a line for each reason to doubt the numbers
-    summary: Callable[[Tables], Sequence[Excerpt]] = _all_tables  # what the terminal prints
+    warnings: Callable[[Tables], Iterable[str]] = lambda tables: ()  # a line for each reason to doubt the numbers
+    summary: Callable[[Tables], Iterable[Excerpt]] = _all_tables  # what the terminal prints, where it has rows
     layouts: Mapping[str, Layout] = field(default_factory=dict)  # by table how it is laid out in LaTeX
     # Makes the report's figures; without it the report draws accuracy by strategy and by columns of few values, and
     # paired effects.

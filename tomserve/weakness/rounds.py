@@ -209,11 +209,3 @@ def draw_cell(
             found += 1
         if found >= number:
             return
-
-
-def iterate_rounds(search: Search, answer: Any) -> Iterator[list[Item]]:
-    """All rounds, each answered by a function of the item: for simulations."""
-    answers: dict[str, bool] = {}
-    while items := search.following(answers):
-        answers |= {item.id: bool(answer(item)) for item in items}
-        yield items

@@ -36,10 +36,10 @@ Names = Mapping[str, Sequence[str]]
 """Names of persons, by the pronoun that stories use of them."""
 
 
-def read_names(path: Path | None = None) -> Names:
-    """The names to draw from. path: another file than the dataset's own. Raises ConfigError where there is none,
-    ContentError for a mistake in it and for a name that is given twice."""
-    path = path or content.require(NAMES)
+def read_names() -> Names:
+    """The names to draw from. Raises ConfigError where there are none, ContentError for a mistake in the file and for a
+    name that is given twice."""
+    path = content.require(NAMES)
     names = load_model(path, _Names)
     listed = Counter([*names.she, *names.he, *names.they])
     if twice := next((name for name, count in listed.items() if count > 1), None):
