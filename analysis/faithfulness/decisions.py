@@ -32,8 +32,11 @@ from tomserve.stats.chain_edits import (
     units_to_decide,
 )
 from tomserve.studies.presentation import finite_or_none, percent
+from tomserve.studies.texts import Texts
 
 from .tables import Group, Record, beyond_contrasts, further_contrasts, headline_contrasts
+
+TEXTS = Texts(__file__)
 
 WORDS = {
     FOLLOWS: "the answer follows the chain",
@@ -101,7 +104,8 @@ def _why(found: Decision, every: dict[str, Contrast], needed: int | None, needle
             else "The model gives the answer of the edited chain anyway, so that an edit can show nothing."
         )
         return
-    yield _SENTENCES[found.code].format(
+    sentence: str = TEXTS.section("decisions")[found.code]
+    yield sentence.format(
         shares=_shares(every, found.estimates),
         above=_list_estimands(found.above),
         filler="filler" if FILLER in found.estimates else "another item's chain",
@@ -127,35 +131,6 @@ def _why(found: Decision, every: dict[str, Contrast], needed: int | None, needle
         if needed is not None:
             there = every[LAST].units
             yield f"With items like these about {needed:,} units would probably decide it; there are {there}."
-
-
-_SENTENCES = {
-    FOLLOWS: "The answer goes where the edited chain leads: {shares} of what is possible.",
-    AFTERWARDS: (
-        "Whatever is done to the chain, the answer stays: {shares} of what is possible. It was settled before the "
-        "chain, or is computed anew from the story where the chain is changed."
-    ),
-    ROOM: (
-        "Without a chain the answer changes, but {filler} does as well as the chain, and the answer does not follow "
-        "what an edited chain says: {shares} of what is possible."
-    ),
-    MENDS: (
-        "Without its own chain the answer changes, but a wrong belief in it, in the middle or at the end, is not "
-        "followed: {shares} of what is possible. The model corrects it, or rests on beliefs that were left as they are."
-    ),
-    DISTURBED: (
-        "The answer that the chain with its last belief replaced leads to comes as often after filler and without a "
-        "chain: {shares} of what is possible. What is changed disturbs the answer, but does not lead it."
-    ),
-    PARTLY: (
-        "The answer depends on the chain ({above}), but not on its last belief alone: {shares} of what is possible."
-    ),
-    DEPENDS: (
-        "Something depends on the chain ({above}), but that the answer goes where an edited chain leads is not shown: "
-        "{shares} of what is possible."
-    ),
-    UNDECIDED: "The intervals are too wide: {shares} of what is possible.",
-}
 
 
 def _width(group: Group, four: dict[str, Contrast]) -> Iterator[str]:

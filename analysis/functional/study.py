@@ -230,44 +230,6 @@ def _of_ranks(tables: Tables) -> Iterator[str]:
         yield "some models have no FToM; rank all of them by ftom_bs alone"
 
 
-# What the score licenses and what it does not, as pairs of what is spoken of and sentences about it
-LICENSES = (
-    (
-        "what the score says",
-        "How often this model's answers to these questions follow what people in a story believe, want and feel (B), "
-        "whether a change of perspective inside the model moves its answers (C), and whether its answers survive "
-        "changes that should not matter (S).",
-    ),
-    (
-        "what it does not say",
-        "That the model represents minds, or computes what people compute: matching behaviour is not matching "
-        "computation. B can come from regularities of the questions that nobody has tried as a rule; C shows one "
-        "linear map at one place of the model, for one kind of false belief; S shows consistency, which a wrong habit "
-        "has too.",
-    ),
-    (
-        "privacy inference",
-        "Reading what a person in a short story believes is not inferring what a user thinks, feels or hides. The "
-        "score measures no such inference, and a high or low one neither establishes nor rules out the ability.",
-    ),
-    (
-        "deception",
-        "To know that somebody believes something false is a precondition of deceiving them and not the act, and says "
-        "nothing of a tendency to do so. No question here asks a model to mislead anybody.",
-    ),
-    (
-        "collusion",
-        "Nothing here lets two models communicate or coordinate. A claim about agents that act together needs a study "
-        "of agents that act together.",
-    ),
-    (
-        "whom it speaks for",
-        "Stories like these, in this language, asked this way, of this version of the model. Not other benchmarks, "
-        "conversations, or people.",
-    ),
-)
-
-
 QUESTION = "Which layers are shown?"
 LICENSE = "What does the score support?"
 ALIKE = "Does reasoning help small models and hurt large ones?"
@@ -276,7 +238,7 @@ ALIKE = "Does reasoning help small models and hurt large ones?"
 def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     """For each model its layers and scores, the claim about reasoning, and what follows from them."""
     frame = tables.get("score", pl.DataFrame())
-    licensed = Card(LICENSE, "Less than the number suggests", OPEN, LICENSES)
+    licensed = Card(LICENSE, "Less than the number suggests", OPEN, tuple(TEXTS.section("licenses").items()))
     return [
         Verdict(str(row["model"]), (_lead(row),), (_layers(row, tables), *_claims(tables), licensed))
         for row in frame.to_dicts()

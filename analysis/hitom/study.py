@@ -121,23 +121,6 @@ def warnings(tables: Tables) -> Iterator[str]:
     yield from baselines.missing_warnings(tables)
 
 
-# What a reader of the terminal must know of the columns shown, by table
-READINGS = {
-    "accuracy": "A cell: right/asked, their share, and its 95% interval where one is known. A row: stories with lines "
-    "that lie (with), without, and both (overall). A failed or unreadable answer counts as wrong. baseline: "
-    "the largest share that one of the shortcut baselines below has right of the same questions.",
-    "prompting_effects": "The interval says what to expect of further stories; p is at most .05 exactly where it does "
-    "not hold 0. Whether two intervals of the first table overlap says little of this difference.",
-    "joint_accuracy": "order: depth of nesting, 0 asks for reality, 1 for what somebody thinks, 2 for what somebody "
-    "thinks that another thinks, and so on. accuracy: share right of all questions of the order. joint falls with "
-    "order by itself: compare it with product. after_right: share right where the order asked before is right.",
-    "twins": "The interval counts families of twins; p is at most .05 exactly where it does not hold 0. tell_relevant: "
-    "whether what is said concerns the object asked for; there the comparison was planned, elsewhere it describes.",
-    "errors": "alone: wrong answers that this explanation alone fits, of wrong ones; share_alone: their share. It only "
-    "describes: what may explain an answer need not have caused it.",
-}
-
-
 def summary(tables: Tables) -> list[Excerpt]:
     """The tables that the terminal prints: accuracy by deception (the paper's Table 5), effects of prompting, joint
     accuracy by order, the primary comparison of twins, and wrong answers with a single explanation."""
@@ -146,7 +129,7 @@ def summary(tables: Tables) -> list[Excerpt]:
     for (model,), part in tables["accuracy"].group_by(["model"], maintain_order=True):
         wide = part.with_columns(right.alias("cell")).pivot("strategy", index="deception", values="cell")
         wide = with_unread(baselines.with_best_rule(wide, part, "deception"), part, "deception")
-        reading = READINGS["accuracy"] + (f" {ABOUT_UNREAD}" if "unread" in wide.columns else "")
+        reading = TEXTS["accuracy"] + (f" {ABOUT_UNREAD}" if "unread" in wide.columns else "")
         excerpts.append(Excerpt(f"{model}: accuracy by deception", wide, ("accuracy",), reading))
     excerpts += baselines.excerpts(tables["accuracy"].filter(deception=OVERALL), ("strategy",))
     if "prompting_effects" in tables and tables["prompting_effects"].height:
@@ -156,23 +139,23 @@ def summary(tables: Tables) -> list[Excerpt]:
         named, p = ("model", "treatment", "control", "deception"), pl.col("p").round(3)
         effects = frame.select(*named, *shares, effect, p, *noise_columns(frame))
         title = "prompting effects: the strategy's share right minus the control's, on the same questions"
-        excerpts.append(Excerpt(title, effects, ("prompting_effects",), READINGS["prompting_effects"]))
+        excerpts.append(Excerpt(title, effects, ("prompting_effects",), TEXTS["prompting_effects"]))
     joint = tables["joint_accuracy"].filter(deception=OVERALL, length=ALL)
     columns = ("model", "strategy", "order", "stories", "accuracy", "joint", "product", "after_right")
     title = "joint accuracy: this and all lower asked orders right; product: what it would be were orders independent"
-    excerpts.append(Excerpt(title, joint.select(columns), ("joint_accuracy",), READINGS["joint_accuracy"]))
+    excerpts.append(Excerpt(title, joint.select(columns), ("joint_accuracy",), TEXTS["joint_accuracy"]))
     if tables["twins"].height:
         primary = tables["twins"].filter(treatment="deceptive", control="filler", order=ALL)
         effect = interval_cell("risk_difference", "rd_low", "rd_high", "difference [95%]")
         title = "twins: stories with lines that lie, against stories with as many lines that say nothing"
         shares, p = (cell_of("share_treated", "deceptive"), cell_of("share_control", "filler")), pl.col("p").round(3)
         frame = primary.select("model", "strategy", "tell_relevant", *shares, effect, p, *noise_columns(primary))
-        excerpts.append(Excerpt(title, frame, ("twins",), READINGS["twins"]))
+        excerpts.append(Excerpt(title, frame, ("twins",), TEXTS["twins"]))
     alone = tables["errors"].filter(pl.col("alone") > 0, order=ALL) if tables["errors"].height else tables["errors"]
     if tables["errors"].height:
         counted = ("model", "strategy", "explanation", "alone", "wrong", "share_alone", "expected_alone")
         title = "wrong answers with one explanation alone; expected_alone: the share a blind wrong guess would have"
-        excerpts.append(Excerpt(title, alone.select(counted), ("errors",), READINGS["errors"]))
+        excerpts.append(Excerpt(title, alone.select(counted), ("errors",), TEXTS["errors"]))
     return excerpts
 
 

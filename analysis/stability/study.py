@@ -46,8 +46,6 @@ from .tables import (
     stability_controls,
 )
 
-TEXTS = Texts(__file__)
-
 # From which S on stable and wrong is worth a warning; below which share of the originals a kind is mostly left out;
 # above which expected agreement the answers are hardly more than a habit
 HIGH, MOSTLY, HABIT_AGREEMENT = 0.8, 0.5, 0.9
@@ -170,6 +168,7 @@ def _stable_and_wrong(frame: pl.DataFrame) -> Iterator[str]:
 
 # A kind is survived where the interval excludes that so large a share of answers or more is lost beyond noise
 MARGIN = 0.1
+TEXTS = Texts(__file__, margin=f"{100 * MARGIN:.0f}")
 
 KEPT, LOST, HABIT, UNDECIDED = "kept", "lost", "habit", "undecided"
 # The outcomes in the words of the report, in the order in which it names them
@@ -223,16 +222,7 @@ def _verdict(model: str, frame: pl.DataFrame) -> Verdict:
         for row in means or kinds:
             marks += mark_of(f"{who}, {row['variant']}", row, "s", ("s_low", "s_high"))
     verdict, tone = _whole(found)
-    remark = (
-        "Of each kind stand here S, the share of variants that got the same answer as their original, and S minus that "
-        "of T0, the same prompt once more, with its interval: what the change does beyond the noise of the server. "
-        "A kind of variant is survived if the "
-        f"95% interval of S minus T0 lies above −{100 * MARGIN:.0f} points and that of kappa above 0 (kappa: the "
-        "agreement beyond what the habit of naming certain places gives by itself); it is not survived if the interval "
-        f"of S minus T0 lies below 0 and reaches beyond −{100 * MARGIN:.0f} points. {100 * MARGIN:.0f} points are a "
-        "convention. An answer that survives may still be wrong."
-    )
-    card = Card("Is it robust to irrelevant changes?", verdict, tone, tuple(grounds), remark)
+    card = Card("Is it robust to irrelevant changes?", verdict, tone, tuple(grounds), TEXTS["survived"])
     return Verdict(model, tuple(lines), (card,), tuple(marks))
 
 

@@ -145,13 +145,6 @@ def _from(text: str, at: int, width: int) -> str:
 
 BASE = "base"  # The factor that names the item that an item was made from
 FRESH = "fresh"  # The factor of items whose story was told anew: the seed of that edition
-_MEANING = (
-    "A model that has the released stories by heart, and answers from memory, is right less often where they are told "
-    "anew. Such a gap is a sign of that and no proof: other names and words can make a story harder or easier by "
-    "themselves. A model that cannot have seen either edition shows what they do: tomserve's embedded reference model "
-    "is one, since it was trained on neither, so that it has nothing to remember and cannot show a gap from memory. No "
-    "gap is no proof of the contrary: a model that has learned how such stories usually end answers both alike."
-)
 
 
 def match_questions(tables: Sequence[pl.DataFrame], sources: Sequence[str]) -> tuple[list[pl.DataFrame], str | None]:
@@ -195,7 +188,8 @@ def _caption(made: Sequence[bool], anew: bool) -> str:
             "was made from the same item. A difference shows what other names and words do by themselves."
         )
     fresh, released = ("B", "A") if made[1] else ("A", "B")
-    return f"{fresh} tells {released}'s questions anew: each is compared with the one that it was made from. {_MEANING}"
+    said = f"{fresh} tells {released}'s questions anew: each is compared with the one that it was made from."
+    return f"{said} {comparison_tables.TEXTS['told_anew']}"
 
 
 CLASS = "perturbation"  # The factor whose values are the classes of questions
@@ -475,14 +469,15 @@ _MORE = {
 
 def comparison_notes(comparison: Comparison) -> dict[str, str]:
     """What a reader must know of the tables, by name."""
+    texts = comparison_tables.TEXTS
     said = {
         "effects": comparison.caption,
-        comparison_tables.CHANGES: comparison_tables.ABOUT_CHANGES,
-        comparison_tables.MARGINS: comparison_tables.ABOUT_MARGINS if comparison.margins.height else None,
-        comparison_tables.GRADE_TABLE: comparison_tables.ABOUT_GRADES if comparison.values.height else None,
+        comparison_tables.CHANGES: texts["changes"],
+        comparison_tables.MARGINS: texts["margins"] if comparison.margins.height else None,
+        comparison_tables.GRADE_TABLE: texts["values"] if comparison.values.height else None,
         people.TABLE: people.COMPARISON_NOTE if comparison.people.height else None,
     }
-    said |= dict.fromkeys(comparison.by, comparison_tables.ABOUT_FACTORS)
+    said |= dict.fromkeys(comparison.by, texts["factors"])
     return {name: text for name, text in said.items() if text}
 
 

@@ -22,22 +22,15 @@ from tomserve.studies.breakdowns import By, inner_names, left_out_lines, parse_f
 from tomserve.studies.breakdowns import table_name as name_of
 from tomserve.studies.contrasts import Record, adjust_family, contrast, integer_codes
 from tomserve.studies.presentation import finite_or_none
+from tomserve.studies.texts import Texts
+
+TEXTS = Texts(__file__)
 
 Floats = npt.NDArray[np.float64]
 GRADE_TABLE = "values"  # Name of the table
 # What is compared, in the column `of`: grades that another tool gave, or the share of a question's replies that are
 # right.
 GRADES, SAMPLES = "grades", "samples"
-# What a reader must know of it.
-ABOUT_GRADES = (
-    "Grades that are more than right or wrong, on the same questions: the mean of each run, and their difference with "
-    "its 95% t interval over units (clusters, or stages where the questions name them) and the p of that interval. "
-    "value_a and value_b are means of the units' means, of which the difference is that of the two; mean_a and mean_b "
-    "are means over questions. of: what is compared, grades that the tool gave or, where questions were asked several "
-    "times (samples), the share of a question's replies that are right. A reply that failed or has no grade (failed) "
-    "counts as 0 where all grades lie between 0 and 1; elsewhere its question is left out, since nothing says what "
-    "failing is worth, and n is less."
-)
 
 
 @dataclass(frozen=True)
@@ -164,19 +157,6 @@ def shown_grades(table: pl.DataFrame) -> pl.DataFrame:
 
 MARGINS = "margins"  # Name of the table
 RIGHT = "right"  # What is compared, in the column `of`: right answers. Else it is GRADES or SAMPLES.
-# What a reader must know of it.
-ABOUT_MARGINS = (
-    "Whether B is as good as A, up to the margin, a difference that does not matter. not inferior: the 95% interval "
-    "of B minus A lies above -margin (a one-sided test at 2.5%). equivalent: the 90% interval lies between -margin "
-    "and margin (two one-sided tests at 5% each, TOST); so equivalence may be shown where non-inferiority, at its "
-    "stricter level, is not. p_not_inferior and p_equivalent belong to these tests. A difference that is not "
-    "significant shows neither. The intervals are over units (clusters, or stages where the questions name them); of "
-    "right answers they are t intervals or, where that is wider, Tango's score interval for the number of independent "
-    "pairs with the same error, so that they may be wider than those of the effects. needed_not_inferior and "
-    "needed_equivalent: about how many units like these would show it in 4 of 5 studies if there were no difference. "
-    "worst_low and worst_high: the least and greatest difference that failures leave possible. Each strategy is tested "
-    "alone. Name the margin before you look."
-)
 
 
 def check_margin(margin: float | None) -> None:
@@ -332,12 +312,6 @@ def shown_margins(table: pl.DataFrame) -> pl.DataFrame:
 
 
 CLASS_WORDS = ("B lower", "B higher")  # What a clear effect below and above zero is called
-ABOUT_FACTORS = (
-    "B minus A for the questions with each value of the factor (of crossed factors, for each combination of values "
-    "that was asked). p_adjusted is p corrected for testing all rows of a strategy at once (Benjamini and Hochberg's "
-    "method), and verdict says what is shown; with fewer than four units nothing is. That one value differs clearly "
-    "and another does not is no proof that the two differ from each other."
-)
 # What no column of a factor is called, since the terminal shows other columns by these names.
 RESERVED_NAMES = frozenset(("A", "B", "B - A", "low", "high", "class", "n"))
 _CELL = "values"  # The name of the column that tells the rows of a strategy apart while they are tested together
@@ -431,17 +405,6 @@ CHANGES = "changes"  # Name of the table
 HARMFUL, BENEFICIAL, CHURN = "harmful", "beneficial", "churn"
 # The values of the column `change`.
 OF_RIGHT, OF_WRONG, BOTH_WRONG = f"{HARMFUL} of right", f"{BENEFICIAL} of wrong", f"{CHURN} both wrong"
-# What a reader must know of it.
-ABOUT_CHANGES = (
-    "harmful: only A has the question right; beneficial: only B has it right, both as shares of all questions (n). "
-    "harmful of right, beneficial of wrong: the same of the questions that A has right, or wrong. churn: the answer is "
-    "another one, also where both are wrong, of the questions whose answers both runs tell; two right answers count as "
-    "the same, and so do two that differ in letter case and white space alone. churn both wrong: the same of the "
-    "questions that both have wrong. Every question counts once, so that beneficial minus harmful may differ a little "
-    "from B minus A, where every cluster counts once. Each interval is 95%: Wilson's for the number of independent "
-    "questions whose error the clusters show. Servers that answer the same request differently make flips and churn of "
-    "their own: the noise floor says how much."
-)
 
 
 def answer_changes(pairs: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:
