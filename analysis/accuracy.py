@@ -18,8 +18,8 @@ from tomserve.stats.clustered import repeated_share, sums_mean
 from tomserve.studies import Excerpt, Study, baselines
 from tomserve.studies.answer_rows import BASELINE, REQUIRED, prepare_rows, split_by
 from tomserve.studies.breakdowns import ARM, Counter, Rows, RuleCounter, Tally, count_files
-from tomserve.studies.missing_data import ABOUT_UNREAD
 from tomserve.studies.noise import noise_columns
+from tomserve.studies.phrases import PHRASES
 from tomserve.studies.presentation import Tables, cell_of
 from tomserve.studies.study import FileCounting
 from tomserve.studies.texts import Texts
@@ -174,7 +174,7 @@ def summary(tables: Tables) -> list[Excerpt]:
     """What the terminal prints: the columns of each table that a reader needs first."""
     accuracy = tables["accuracy"]
     shown = accuracy.select(*accuracy.columns[:7], "unread")
-    excerpts = [Excerpt("accuracy", shown, ("accuracy",), f"{_reading(tables)} {ABOUT_UNREAD}")]
+    excerpts = [Excerpt("accuracy", shown, ("accuracy",), f"{_reading(tables)} {PHRASES['about_unread']}")]
     excerpts += baselines.excerpts(accuracy, ("strategy",))
     if (effects := tables.get("prompting_effects")) is not None:
         shares = (cell_of("share_treated", "strategy's"), cell_of("share_control", f"{BASELINE}'s"))

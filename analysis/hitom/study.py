@@ -33,8 +33,9 @@ from tomserve.studies import (
 )
 from tomserve.studies.breakdowns import Rows
 from tomserve.studies.contrasts import Record, pair_rows
-from tomserve.studies.missing_data import ABOUT_UNREAD, with_unread
+from tomserve.studies.missing_data import with_unread
 from tomserve.studies.noise import noise_columns
+from tomserve.studies.phrases import PHRASES
 from tomserve.studies.presentation import (
     Chance,
     Mark,
@@ -129,7 +130,7 @@ def summary(tables: Tables) -> list[Excerpt]:
     for (model,), part in tables["accuracy"].group_by(["model"], maintain_order=True):
         wide = part.with_columns(right.alias("cell")).pivot("strategy", index="deception", values="cell")
         wide = with_unread(baselines.with_best_rule(wide, part, "deception"), part, "deception")
-        reading = TEXTS["accuracy"] + (f" {ABOUT_UNREAD}" if "unread" in wide.columns else "")
+        reading = TEXTS["accuracy"] + (f" {PHRASES['about_unread']}" if "unread" in wide.columns else "")
         excerpts.append(Excerpt(f"{model}: accuracy by deception", wide, ("accuracy",), reading))
     excerpts += baselines.excerpts(tables["accuracy"].filter(deception=OVERALL), ("strategy",))
     if "prompting_effects" in tables and tables["prompting_effects"].height:

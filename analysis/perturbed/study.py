@@ -19,8 +19,9 @@ from tomserve.studies import Excerpt, ItemOutline, Layout, Study, Versions, base
 from tomserve.studies.answer_rows import REQUIRED, drop_undefined
 from tomserve.studies.breakdowns import Rows
 from tomserve.studies.contrasts import NEW, WORTH, failures_may_explain
-from tomserve.studies.missing_data import ABOUT_UNREAD, with_unread
+from tomserve.studies.missing_data import with_unread
 from tomserve.studies.noise import noise_columns
+from tomserve.studies.phrases import PHRASES
 from tomserve.studies.presentation import (
     Chance,
     Row,
@@ -97,7 +98,7 @@ def _accuracy(tables: Tables, kind: str) -> list[Excerpt]:
         wide = part.with_columns(counted.alias("cell")).pivot("strategy", index="perturbation", values="cell")
         wide = with_unread(baselines.with_best_rule(wide, part, "perturbation"), part, "perturbation")
         title = f"{model}: accuracy, {SUBSETS[str(subset)]} ({kind})"
-        said = f"{reading} {ABOUT_UNREAD}" if "unread" in wide.columns else reading
+        said = f"{reading} {PHRASES['about_unread']}" if "unread" in wide.columns else reading
         excerpts.append(Excerpt(title, wide, ("accuracy",), said))
     return excerpts
 

@@ -44,8 +44,8 @@ from tomserve.studies.comparability import (
     group_comparable,
 )
 from tomserve.studies.comparison import WIDTH, compare, comparison_summary, comparison_verdicts, shorten_pair
-from tomserve.studies.comparison_tables import TEXTS
 from tomserve.studies.contrasts import contrast, pair_rows
+from tomserve.studies.phrases import PHRASES
 from tomserve.studies.power import Plan, plan_study
 
 
@@ -403,7 +403,7 @@ def test_the_command_shows_and_writes_it(factored: tuple[str, str], cli: Cli, tm
     assert "accuracy of B minus A, by subject" in done.out
     written = pl.read_csv(tmp_path / "out/by_subject.csv")
     assert written["subject"].to_list() == sorted(SUBJECTS)
-    assert TEXTS["factors"][:60] in (tmp_path / "out/notes.txt").read_text()
+    assert PHRASES["compared_factors"][:60] in (tmp_path / "out/notes.txt").read_text()
     assert cli("compare", *factored, "--by", "nothing").code == 2
 
 

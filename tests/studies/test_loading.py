@@ -10,7 +10,7 @@ from tests.helpers.measurements import SCHEMA
 from tests.helpers.score_tables import scores
 from tomserve.errors import ConfigError, ContentError
 from tomserve.studies import Layout, Study, analyze, compute, load_study, study_names
-from tomserve.studies.presentation import ABOUT_TESTS
+from tomserve.studies.phrases import PHRASES
 from tomserve.studies.texts import Texts
 
 TABLES = "def tables(scores, intervals):\n    return {'n': scores.select('item').collect()}\n"
@@ -187,7 +187,7 @@ def test_phrases_stand_in_texts_notes_excerpts_and_figures(tmp_path: Path) -> No
     (tmp_path / "mine.yaml").write_text(TEXTS)
     texts = Texts(str(tmp_path / "mine.py"), margin="10%")
     share = "he share right, beyond 10%"
-    assert texts.notes() == {"accuracy": f"T{share}, and t{share}. {ABOUT_TESTS}", "cost": "In tokens."}
+    assert texts.notes() == {"accuracy": f"T{share}, and t{share}. {PHRASES['about_tests']}", "cost": "In tokens."}
     assert texts.notes("published") == {"accuracy": f"T{share}.", "tasks": f"T{share}.", "cost": "In tokens."}
     assert texts.notes("another") == texts.notes()
     (excerpt,) = texts.excerpts({"accuracy": pl.DataFrame({"accuracy": [1.0], "model": ["m"]})}, "published")

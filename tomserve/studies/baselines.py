@@ -21,6 +21,7 @@ from tomserve.stats.paper_formulas import accuracy_interval
 from tomserve.studies import contrasts
 from tomserve.studies.answer_rows import REQUIRED, prepare_rows, split_by, with_columns
 from tomserve.studies.contrasts import NEW, Record, share
+from tomserve.studies.phrases import PHRASES
 from tomserve.studies.presentation import (
     Excerpt,
     Figure,
@@ -104,30 +105,9 @@ def _drop_undefined(value: Any) -> Any:
 
 
 TABLE = "baselines"  # Name of the table of all rules
-NOTE = (
-    "What shortcut baselines score on the questions that the model was asked. right: how many of the "
-    "questions (total) the rule answers right; said: of how many it says anything. The kinds: "
-    + "; ".join(KINDS.values())
-    + "."
-)
-ABOUT_EFFECTIVE = (
-    "which is Wilson's for as many independent questions as have the same error. That is found from how much clusters "
-    "(stories, tasks) differ, so that questions of one cluster count for less the more they go together."
-)
-# What the columns of RULE_COLUMNS mean, for the notes of a table that has them.
-ABOUT = (
-    "best_rule is the shortcut baseline that has most of the same questions right, "
-    "best_rule_accuracy its share of right answers. It is chosen on these questions, which favours the rule. over_rule "
-    "is the model's share minus the rule's on the same questions, with its 95% interval and p over the same units as "
-    "the accuracy's interval, both shares as means over these units (best_rule_estimate is the rule's): whoever is not "
-    "significantly above the baseline has shown nothing that the baseline could not do."
-)
-
+ABOUT = PHRASES["about_best_rule"]  # What RULE_COLUMNS mean, for the notes of a table that has them
 # The warning where a score table has no rules, as one that an older version made.
-MISSING = (
-    "no baselines: the score table has no columns rule_..., so that no accuracy can be compared with "
-    "shortcut baselines. Score the run again with this version (tomserve score RUN)"
-)
+MISSING = PHRASES["no_rules"]
 
 
 class RuleKinds(NamedTuple):
@@ -312,11 +292,6 @@ def best_of_kinds(frame: pl.DataFrame) -> str:
 
 
 _SHORT = {kind: meaning.partition(":")[0] for kind, meaning in KINDS.items()}
-# What the mark of `mark_best_rule` means, for a figure's caption.
-MARK = (
-    "The upright stroke is the best shortcut baseline (such as always reality, or the label mentioned "
-    "last), chosen on the same questions."
-)
 
 
 def mark_best_rule(figure: Figure, rows: Sequence[Row]) -> tuple[Figure, list[Row]]:
@@ -324,7 +299,8 @@ def mark_best_rule(figure: Figure, rows: Sequence[Row]) -> tuple[Figure, list[Ro
     made = [{**row, "other": row.get("best_rule_estimate", row.get("best_rule_accuracy"))} for row in rows]
     if all(row["other"] is None for row in made):
         return figure, made
-    return replace(figure, caption=f"{figure.caption} {MARK}", tables=(*figure.tables, TABLE)), made
+    caption = f"{figure.caption} {PHRASES['about_rule_mark']}"
+    return replace(figure, caption=caption, tables=(*figure.tables, TABLE)), made
 
 
 def with_best_rule(cells: pl.DataFrame, shares: pl.DataFrame, key: str) -> pl.DataFrame:
@@ -347,18 +323,6 @@ def with_column(
     return cells.join(pl.DataFrame(records), on=key, how="left", maintain_order="left")
 
 
-READING_COUNTED = (
-    "A shortcut baseline answers without tracking what anybody believes; shown is the one with the highest accuracy on "
-    "the same questions."
-)
-# What a reader of the terminal must know of the comparison with rules; the first where only questions were counted.
-READING = (
-    f"{READING_COUNTED} Where the interval of the difference (model minus baseline) does not lie wholly above 0, the "
-    "model has not been shown to do more than the baseline. Shares in the tables below are means over stages, tasks or "
-    "stories, and may differ a little from shares of questions."
-)
-
-
 def excerpts(shares: pl.DataFrame, keys: Sequence[str]) -> list[Excerpt]:
     """For the terminal, by model: each accuracy beside its best rule and their difference with its 95% interval.
     shares: rows of accuracy over all classes, with RULE_COLUMNS or KNOWN_COLUMNS, and `keys`. None where no rule is
@@ -378,7 +342,8 @@ def excerpts(shares: pl.DataFrame, keys: Sequence[str]) -> list[Excerpt]:
             ends = map(cell_of, ("over_rule", "over_rule_low", "over_rule_high"))
             columns += [pl.format("{} [{}, {}]", *ends).alias("difference [95%]")]
         title = f"{model}: accuracy against the best shortcut baseline"
-        found.append(Excerpt(title, part.select(*keys, *columns), (TABLE,), READING if paired else READING_COUNTED))
+        reading = PHRASES["about_rules_compared" if paired else "about_rules_read"]
+        found.append(Excerpt(title, part.select(*keys, *columns), (TABLE,), reading))
     return found
 
 

@@ -19,7 +19,8 @@ from tomserve.studies.answer_rows import BASELINE, REQUIRED, prepare_rows, with_
 from tomserve.studies.answer_rows import READ as PREPARED
 from tomserve.studies.baselines import RuleKinds
 from tomserve.studies.contrasts import Record, pair_rows
-from tomserve.studies.presentation import ABOUT_EFFECT, ABOUT_TESTS, finite_or_none
+from tomserve.studies.phrases import PHRASES
+from tomserve.studies.presentation import finite_or_none
 
 # Gives the prepared rows (tomserve.studies.answer_rows) of every file, as often as it is called.
 Rows = Callable[[], Iterable[pl.DataFrame]]
@@ -223,40 +224,7 @@ CELLS = 400  # How many combinations of values of crossed factors may have been 
 PLAIN = "published"
 GUESS = "floor_guess"  # The column with what a blind guess has right of a question, where a score table says it
 ITEMS = "benchmark"  # A column that is no factor of the items, and by which they can be told apart all the same
-GUESSED = "chance is what a blind guess among the choices of these questions gets right."
-NOTE = (
-    "The share of right answers for each value of the factor (of crossed factors, for each combination of values that "
-    "was asked), with its 95% interval, which counts clusters (stories, tasks), not questions. A failure counts as "
-    f"wrong. {GUESSED} {baselines.ABOUT}"
-)
-EFFECTIVE = NOTE.replace("which counts clusters (stories, tasks), not questions.", baselines.ABOUT_EFFECTIVE)
-PUBLISHED = (
-    "The share of right answers for each value of the factor; its 95% interval takes the questions as independent of "
-    f"each other: (k + 2)/(n + 4) with the normal distribution. {GUESSED}"
-)
-EFFECTS = (
-    "Each strategy against the one that asks for the answer alone (control), on the same questions, for each value of "
-    "the factor. "
-    f"{ABOUT_EFFECT} {ABOUT_TESTS} The rows are many tests, whose p values are not adjusted for that."
-)
-DIFFERENCES = (
-    "Within a strategy, the share right of the questions with this value (share_treated) minus that of the questions "
-    "with the value it is compared with (compared_with, share_control), with its 95% interval. Where at least half "
-    "of the clusters (stories, tasks) of the rarer value hold questions of both, the two are compared within these "
-    "clusters (pairing: within clusters), and both shares are means over them; else all clusters of the one with all "
-    "of the other (between clusters), and other stories may be part of the difference. Of crossed factors the first is "
-    "compared, for each value of the others. The rows are many tests, whose p values are not adjusted for that."
-)
-READING = (
-    "accuracy: correct of total, failures counted as wrong; ci_low and ci_high: the ends of its 95% interval over "
-    "stories or tasks"
-)
 CHANCE = "; chance: what a blind guess gets right"
-EFFECTS_READING = (
-    "risk_difference: the strategy's share right minus that of the strategy that asks for the answer alone, with its "
-    "95% interval (rd_low to rd_high); p is at most .05 exactly where that does not hold 0. Many tests stand here, "
-    "which are not adjusted for that."
-)
 _SHARES = "correct total accuracy ci_low ci_high chance best_rule best_rule_accuracy unread"
 _EFFECT = "control share_treated share_control risk_difference rd_low rd_high p gained lost noise_high"
 _DIFFERENCE = "compared_with share_treated share_control risk_difference rd_low rd_high p units pairing"
@@ -361,11 +329,12 @@ def inner_names(names: Iterable[str]) -> dict[str, str]:
 
 def factor_notes(made: Mapping[str, pl.DataFrame], intervals: str) -> dict[str, str]:
     """What each table of `count_by_factors` means, by its name."""
-    own = {PLAIN: PUBLISHED, baselines.EFFECTIVE: EFFECTIVE}.get(intervals, NOTE)
-    said = {"by": own, "effects": EFFECTS, "differences": DIFFERENCES}
+    own = PHRASES.get(f"by_factor_{intervals}", PHRASES["by_factor"])
+    said = {"by": own, **{kind: PHRASES[f"by_factor_{kind}"] for kind in ("effects", "differences")}}
     found = {name: said[name.partition("_")[0]] for name in made}
     open_ = {name for name, frame in made.items() if "chance" in frame.columns and frame["chance"].is_null().all()}
-    return {name: text.replace(f" {GUESSED}", "") if name in open_ else text for name, text in found.items()}
+    guessed = f" {PHRASES['about_guess']}"
+    return {name: text.replace(guessed, "") if name in open_ else text for name, text in found.items()}
 
 
 def left_out_lines(tables: Sequence[pl.LazyFrame], by: Sequence[By]) -> list[str]:
@@ -398,8 +367,9 @@ def factor_excerpt(name: str, frame: pl.DataFrame) -> tuple[str, pl.DataFrame, s
         "effects": f"by {about}: each strategy's share right minus that of the answer alone, on the same questions",
         "differences": f"by {about}: the share right minus that of the value it is compared with",
     }[kind]
-    shares = f"{READING}{CHANCE * ('chance' in there)}."
-    reading = {"by": shares, "effects": EFFECTS_READING, "differences": DIFFERENCES}[kind]
+    reading = PHRASES[{"by": "by_factor_read", "effects": "by_factor_effects_read"}.get(kind, f"by_factor_{kind}")]
+    if kind == "by":
+        reading += f"{CHANCE * ('chance' in there)}."
     return title, frame.select(*keys, *there), reading
 
 

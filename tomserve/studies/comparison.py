@@ -22,6 +22,7 @@ from tomserve.studies.answer_rows import KIND, REQUIRED, originals, prepare_rows
 from tomserve.studies.comparability import AnswerConditions, Conditions, answer_conditions, describe_difference
 from tomserve.studies.contrasts import NEW_TASKS, Record, adjust_family, contrast, pair_rows
 from tomserve.studies.noise import noise_columns, noise_line
+from tomserve.studies.phrases import PHRASES
 from tomserve.studies.presentation import Excerpt, Row, cell_of, interval_cell, points, populations, readable_name, sign
 from tomserve.studies.study import ANSWER_COLUMNS, default_study, load_study, measured_studies
 
@@ -189,7 +190,7 @@ def _caption(made: Sequence[bool], anew: bool) -> str:
         )
     fresh, released = ("B", "A") if made[1] else ("A", "B")
     said = f"{fresh} tells {released}'s questions anew: each is compared with the one that it was made from."
-    return f"{said} {comparison_tables.TEXTS['told_anew']}"
+    return f"{said} {PHRASES['told_anew']}"
 
 
 CLASS = "perturbation"  # The factor whose values are the classes of questions
@@ -469,15 +470,14 @@ _MORE = {
 
 def comparison_notes(comparison: Comparison) -> dict[str, str]:
     """What a reader must know of the tables, by name."""
-    texts = comparison_tables.TEXTS
     said = {
         "effects": comparison.caption,
-        comparison_tables.CHANGES: texts["changes"],
-        comparison_tables.MARGINS: texts["margins"] if comparison.margins.height else None,
-        comparison_tables.GRADE_TABLE: texts["values"] if comparison.values.height else None,
-        people.TABLE: people.COMPARISON_NOTE if comparison.people.height else None,
+        comparison_tables.CHANGES: PHRASES["compared_changes"],
+        comparison_tables.MARGINS: PHRASES["compared_margins"] if comparison.margins.height else None,
+        comparison_tables.GRADE_TABLE: PHRASES["compared_values"] if comparison.values.height else None,
+        people.TABLE: PHRASES["people_compared"] if comparison.people.height else None,
     }
-    said |= dict.fromkeys(comparison.by, texts["factors"])
+    said |= dict.fromkeys(comparison.by, PHRASES["compared_factors"])
     return {name: text for name, text in said.items() if text}
 
 
@@ -582,7 +582,7 @@ def comparison_summary(comparison: Comparison) -> dict[str, pl.DataFrame]:
         names = comparison_tables.factor_columns(frame)
         frames[f"{TITLES['effects']}, by {' and '.join(names)}"] = _effect_columns(frame, names, tested=True)
     if comparison.people.height:
-        frames[f"{TITLES[people.TABLE]}. {people.COMPARISON_NOTE}"] = comparison.people.drop("method")
+        frames[f"{TITLES[people.TABLE]}. {PHRASES['people_compared']}"] = comparison.people.drop("method")
     frames |= {TITLES[name]: frame for name, frame in further_excerpts(comparison).items()}
     if not comparison.flips.is_empty():
         title = "flips: questions that only B (gained) or only A (lost) answers correctly"

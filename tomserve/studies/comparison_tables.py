@@ -22,9 +22,6 @@ from tomserve.studies.breakdowns import By, inner_names, left_out_lines, parse_f
 from tomserve.studies.breakdowns import table_name as name_of
 from tomserve.studies.contrasts import Record, adjust_family, contrast, integer_codes
 from tomserve.studies.presentation import finite_or_none
-from tomserve.studies.texts import Texts
-
-TEXTS = Texts(__file__)
 
 Floats = npt.NDArray[np.float64]
 GRADE_TABLE = "values"  # Name of the table

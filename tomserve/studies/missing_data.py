@@ -394,13 +394,6 @@ def gap_sentences(gaps: Sequence[Gaps]) -> list[str]:
     return [said for gap in gaps for said in gap.sentences()]
 
 
-# What a reader of the column must know.
-ABOUT_UNREAD = (
-    "unread: replies that could not be read, which count as wrong, so that a low share may say how the model writes "
-    "rather than what it knows; `tomserve runs RUN --unread` lists them."
-)
-
-
 def with_unread(cells: pl.DataFrame, shares: pl.DataFrame, key: str) -> pl.DataFrame:
     """Cells for the terminal with a further column: the replies of each row that could not be read. shares: rows of
     accuracy with the column `key` and `unread`."""

@@ -23,6 +23,7 @@ import polars as pl
 
 from tomserve.content.text import count_noun
 from tomserve.stats.proportions import exact
+from tomserve.studies.phrases import PHRASES
 
 # The name of the table that `noise_floor` makes, and its title in the terminal.
 TABLE, TITLE = "noise_floor", "noise floor: what changes where only the batches do"
@@ -33,21 +34,6 @@ EFFECTS = frozenset(("risk_difference", "minus_vanilla"))
 # upper end of the 95% interval of that (see `noise_reach`).
 COLUMNS = ("noise", "noise_high")
 LISTS = tuple(f"noise_{name}" for name in ("compared", "failed", "text", "answer", "chain", "correct"))
-NOTE = (
-    "The same requests were sent again while other numbers of requests were in flight (being computed by the server at "
-    "the same time), so that whatever changed did so because of the server's batches alone. The row 'any' counts "
-    "answers that changed at one or more of these numbers. Column not_compared counts requests that got no answer the "
-    "second time. Where fewer were compared than the number in flight, there were only so few to send. With several "
-    "copies of the server another copy may have answered. The interval is Clopper and Pearson's exact one, which "
-    "counts answers to questions about one story as independent."
-)
-BESIDE = (
-    "Column noise says how far batching alone could move the effect: the shares of answers that change, of both sides "
-    "of the comparison, added, over the questions that the effect compares and with their weights (in tables of an own "
-    "study that does not count it: over all questions of the strategies). noise_high adds the upper ends of the "
-    "intervals of these shares, and is wide where few questions were asked again. An effect (risk difference) that is "
-    "not larger than noise_high cannot be told from batching noise, and no verdict calls it clear."
-)
 UNMEASURED = "What batching does to the answers (noise, noise_high) was not measured (eval --noise-check)."
 
 
@@ -180,13 +166,13 @@ def noise_columns(frame: pl.DataFrame) -> list[str]:
 def notes(tables: Mapping[str, pl.DataFrame]) -> dict[str, str]:
     """What the column `noise` means, for every table of effects, and what `noise_floor` is; under "noise" for an
     excerpt."""
-    was_measured = TABLE in tables
+    was_measured, beside = TABLE in tables, PHRASES["noise_beside"]
     of_effects = {
-        name: BESIDE if was_measured else UNMEASURED
+        name: beside if was_measured else UNMEASURED
         for name, frame in tables.items()
         if "noise" in frame.columns and EFFECTS & set(frame.columns)
     }
-    return {**of_effects, **({"noise": BESIDE, TABLE: NOTE} if was_measured else {})}
+    return {**of_effects, **({"noise": beside, TABLE: PHRASES["about_noise"]} if was_measured else {})}
 
 
 def noise_line(scores: pl.DataFrame) -> str | None:

@@ -19,6 +19,7 @@ from tomserve.stats.crossed_random import (
 from tomserve.stats.proportions import Interval
 from tomserve.studies.answer_rows import prepare_rows, split_by
 from tomserve.studies.breakdowns import value_text
+from tomserve.studies.phrases import PHRASES
 from tomserve.studies.presentation import Excerpt
 
 # The names of the tables: shares of right answers, and differences between classes.
@@ -27,22 +28,6 @@ TITLE = "people: what single people have right"
 CLASS, NONE = "perturbation", "none"
 OVERALL = "overall"
 MOST_VALUES = 12  # A factor with more values is a name rather than a condition, and has no rows
-NOTE = (
-    "People answered here, and each answer of each person counts as one; other tables count of each question the "
-    "answer that most people gave (of a tie, that of the participant who stands first in the plan). The 95% interval "
-    "speaks for further people like these reading further stories or tasks like these: its error is two-way "
-    "cluster-robust, over people and tasks (Cameron, Gelbach and Miller 2011). Questions that somebody left open are "
-    "not counted."
-)
-EFFECTS_NOTE = (
-    "Share of right answers of single people in a class of stories minus their share in the unchanged stories (class "
-    "none), with a 95% interval over people and tasks. p belongs to it and is not adjusted for several classes."
-)
-COMPARISON_NOTE = (
-    "Each answer of each person minus the other side's answer to the same question (1 right, 0 wrong), with a 95% "
-    "interval over people and tasks. Where both sides are people, both are samples, and a question counts the more the "
-    "more answers both sides gave to it."
-)
 
 
 def people_answers(scores: pl.DataFrame) -> pl.DataFrame:
@@ -83,7 +68,8 @@ def warnings(tables: Mapping[str, pl.DataFrame]) -> Iterator[str]:
 
 
 def notes(tables: Mapping[str, pl.DataFrame]) -> dict[str, str]:
-    return {name: note for name, note in ((TABLE, NOTE), (EFFECTS, EFFECTS_NOTE)) if name in tables}
+    said = {TABLE: PHRASES["about_people"], EFFECTS: PHRASES["people_effects"]}
+    return {name: note for name, note in said.items() if name in tables}
 
 
 def excerpts(tables: Mapping[str, pl.DataFrame]) -> list[Excerpt]:
@@ -93,7 +79,7 @@ def excerpts(tables: Mapping[str, pl.DataFrame]) -> list[Excerpt]:
     shares = tables[TABLE].filter(pl.col("factor").is_in([OVERALL, CLASS]))
     named = pl.coalesce("value", "factor").alias("questions of")
     columns = ("share", "ci_low", "ci_high", "answers", "people", "tasks")
-    return [Excerpt(TITLE, shares.select("model", "strategy", named, *columns), (TABLE,), NOTE)]
+    return [Excerpt(TITLE, shares.select("model", "strategy", named, *columns), (TABLE,), PHRASES["about_people"])]
 
 
 def _shares(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:

@@ -37,6 +37,7 @@ from tomserve.stats.power import (
 from tomserve.studies.answer_rows import BASELINE, prepare_rows
 from tomserve.studies.contrasts import WORTH, integer_codes, pair_rows
 from tomserve.studies.people import CLASS, NONE, people_answers
+from tomserve.studies.phrases import PHRASES
 from tomserve.studies.presentation import finite_or_none
 
 # Standard deviations that the units' differences are assumed to have, on the scale of a share (0 to 1), where no run
@@ -271,14 +272,6 @@ def _pool_spreads(listed: Iterable[npt.NDArray[np.float64]]) -> float:
 
 
 PEOPLE_EFFECTS = (0.1, 0.2)  # The differences of shares that are planned for
-PEOPLE_NOTE = (
-    "A person answers one question about each story, and no two versions of one task's story; people and tasks both "
-    "count as samples. power: the share of such studies that find a difference of that size. people: how many it takes "
-    "with the given number of stories each; stories: how many each person has to read where there are so many people "
-    "as given. Empty: not even {most} people, or one story of every task, are enough, as there are too few tasks. "
-    "{source}: {spread}. Questions to choose from: {questions:,} about "
-    "{tasks} tasks."
-)
 
 PeoplePower = Callable[..., float]  # The power with so many people, so many stories each, for an effect
 
@@ -307,7 +300,7 @@ def spread_in_words(spread: Spread) -> str:
 def people_note(items: Sequence[Item], known: Spread | None, run: str | None) -> str:
     """What is to be said of the table. known: the spread that the run `run` showed; None where ASSUMED is taken."""
     why = "" if run is None else f" ({run} has too few answers of people)"
-    return PEOPLE_NOTE.format(
+    return PHRASES["people_power"].format(
         most=MOST,
         source=f"Assumed{why}" if known is None else f"Measured in {run}",
         spread=spread_in_words(known or ASSUMED),

@@ -188,37 +188,6 @@ def mean_of(shares: list[float]) -> float | None:
     return sum(sorted(shares)) / len(shares) if shares else None
 
 
-ABOUT_EFFECT = (
-    "risk_difference is share_treated minus share_control, the shares right of both sides; each is a mean over the "
-    "clusters (stories, tasks) of the questions that both were asked, so that it may differ from an accuracy, which "
-    "counts questions. Its 95% interval is a t interval (the mean of the clusters' differences, give or take their "
-    "spread), and relative_risk is the ratio of the same two shares with an interval over the same clusters."
-)
-ABOUT_TESTS = (
-    "p is that of the t test which the interval belongs to: it is at most .05 exactly where the interval does not "
-    "hold zero. p_sign_flip makes no assumption about distributions: it is the share of all ways of flipping the "
-    "signs of the differences that give an effect at least as large, and cannot fall below p_smallest. "
-    "minimum_detectable_effect is the smallest true difference that so many clusters with such a spread (sd) would "
-    "find in four of five studies."
-)
-# What the columns of an effect mean, for the notes of studies.
-ABOUT_WORST = (
-    "worst_low and worst_high are the effect if the failures had all been to its disadvantage, or all to its "
-    "advantage: what missing answers could hide, and no confidence interval. p_failure tests whether both sides "
-    "failed (gave no readable answer) equally often; where it is small, part of the effect may be who failed."
-)
-
-# What the table `prompting_effects` means, with a place for the name of the strategy that the others are compared with.
-ABOUT_PROMPTING = (
-    "Each strategy (way of asking) against {}, which asks for the answer alone, on the same questions. "
-    f"{ABOUT_EFFECT} {ABOUT_TESTS} {ABOUT_WORST}"
-)
-
-ABOUT_INDEPENDENT = (
-    "its 95% interval takes the questions as independent of each other: (k + 2)/(n + 4) with the normal distribution."
-)
-# What a share of right answers with a published interval means.
-SHARE_INDEPENDENT = f"The share of right answers; {ABOUT_INDEPENDENT}"
 # In words whom an interval speaks for, by the value of the column `target`.
 POPULATIONS = {
     "new stages": "stages that have not been written yet (a stage is a setting with its people, things and stories)",

@@ -46,12 +46,11 @@ from tomserve.studies.answer_rows import BASELINE, REQUIRED, split_by
 from tomserve.studies.baselines import RuleKinds
 from tomserve.studies.breakdowns import Rows
 from tomserve.studies.contrasts import Record, prompting_effects, share
+from tomserve.studies.phrases import PHRASES
 from tomserve.studies.presentation import (
-    ABOUT_PROMPTING,
     BAD,
     GOOD,
     OPEN,
-    SHARE_INDEPENDENT,
     Card,
     Chance,
     Context,
@@ -521,22 +520,6 @@ def default_study(scores: pl.DataFrame) -> str:
 
 
 Columns = Mapping[str, Any]  # Factors of the design, each with its Polars type
-ABOUT_SHARE = (
-    "accuracy is the share of right answers, ci_low and ci_high the ends of its 95% interval over clusters (stories, "
-    "scenes, passages), which generalises to further ones like these; a failed or unreadable answer counts as "
-    "wrong. chance is what a blind guess among the choices gets right, best_rule_accuracy what the "
-    "best shortcut baseline has right of the same questions."
-)
-ABOUT_TOGETHER = (
-    "all_right is the share of the sets of which every question is right, with its 95% interval over clusters; a "
-    "failure counts as wrong. expected is what that share would be if the questions of a set were right independently "
-    "of each other, each as often as all are; chance is that of blind guesses."
-)
-ABOUT_OFFICIAL = (
-    "The authors' reading of the replies beside tomserve's, on the same replies in free text: official_accuracy is the "
-    "share that is right by theirs, accuracy that by tomserve's, by which all other tables count; only_official and "
-    "only_ours are how many replies are right by one of the two alone, unread how many tomserve could not read."
-)
 # The column that says of a reply whether it is right by the authors' reading; empty where that does not apply.
 OFFICIAL = "metric_official"
 EXTRA = {"options": pl.Int64}  # Further columns: how many choices the question has, where the score table says it
@@ -579,17 +562,18 @@ def study_in_parts(
         return {**frames_of(made), **printed}
 
     def notes_of(intervals: str) -> Mapping[str, str]:
-        of_parts = {table: f"{notes[table]} {SHARE_INDEPENDENT}" for table in parts}
-        shared = {baselines.TABLE: baselines.NOTE, **{table: notes[table] for table in printed}}
+        about = PHRASES["about_share"]
+        of_parts = {table: f"{notes[table]} {PHRASES['share_independent']}" for table in parts}
+        shared = {baselines.TABLE: PHRASES["about_rules"], **{table: notes[table] for table in printed}}
         if official is not None:
-            shared["official"] = ABOUT_OFFICIAL
+            shared["official"] = PHRASES["about_official"]
         if intervals == "published":
-            return {"accuracy": SHARE_INDEPENDENT, **of_parts, **shared}
+            return {"accuracy": PHRASES["share_independent"], **of_parts, **shared}
         return {
-            "accuracy": f"All questions: {ABOUT_SHARE} {baselines.ABOUT}",
-            **{table: f"{notes[table]} {ABOUT_SHARE}" for table in parts},
-            **{table: f"{notes[table]} {ABOUT_TOGETHER}" for table in sets},
-            "prompting_effects": ABOUT_PROMPTING.format(baseline),
+            "accuracy": f"All questions: {about} {baselines.ABOUT}",
+            **{table: f"{notes[table]} {about}" for table in parts},
+            **{table: f"{notes[table]} {PHRASES['about_together']}" for table in sets},
+            "prompting_effects": PHRASES["about_prompting"].format(control=baseline),
             **shared,
         }
 

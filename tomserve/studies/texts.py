@@ -24,34 +24,8 @@ from typing import Any
 import polars as pl
 
 from tomserve.content.validation import load_yaml
-from tomserve.studies import baselines
-from tomserve.studies.missing_data import ABOUT_UNREAD
-from tomserve.studies.presentation import (
-    ABOUT_EFFECT,
-    ABOUT_INDEPENDENT,
-    ABOUT_PROMPTING,
-    ABOUT_TESTS,
-    ABOUT_WORST,
-    SHARE_INDEPENDENT,
-    Excerpt,
-    Figure,
-    Section,
-    Tables,
-    capitalize_first,
-)
-
-SHARED = {
-    "about_best_rule": baselines.ABOUT,
-    "about_effective": baselines.ABOUT_EFFECTIVE,
-    "about_effect": ABOUT_EFFECT,
-    "about_independent": ABOUT_INDEPENDENT,
-    "about_prompting": ABOUT_PROMPTING.format("vanilla"),
-    "about_rules": baselines.NOTE,
-    "about_tests": ABOUT_TESTS,
-    "about_unread": ABOUT_UNREAD,
-    "about_worst": ABOUT_WORST,
-    "share_independent": SHARE_INDEPENDENT,
-}  # phrases of all studies
+from tomserve.studies.phrases import PHRASES
+from tomserve.studies.presentation import Excerpt, Figure, Section, Tables, capitalize_first
 
 
 class Texts:
@@ -61,7 +35,8 @@ class Texts:
     def __init__(self, module: str, **values: str) -> None:
         own = Path(module).with_suffix(".yaml")
         self._path = own if own.is_file() else own.with_name("study.yaml")
-        self._phrases: dict[str, str] = {**SHARED, **values}
+        prompting = PHRASES["about_prompting"].format(control="vanilla")
+        self._phrases: dict[str, str] = {**PHRASES, "about_prompting": prompting, **values}
 
     @cached_property
     def _data(self) -> dict[str, Any]:

@@ -8,7 +8,6 @@ what is drawn alone, so that the same seed gives the same bytes everywhere.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field

@@ -28,6 +28,7 @@ from tomserve.studies.answer_rows import REQUIRED, originals, prepare_rows, spli
 from tomserve.studies.baselines import EFFECTIVE
 from tomserve.studies.breakdowns import inner_names
 from tomserve.studies.contrasts import share
+from tomserve.studies.phrases import PHRASES
 from tomserve.studies.presentation import Figure, Row, Section, capitalize_first, readable_name
 
 SHARES = Section("breaks", "How much is right?", "How much is right")
@@ -37,7 +38,7 @@ ASKED = Section("factors", "By factor", "By factor")
 
 COUNTED = ", which counts stories or tasks, not questions."
 PLAINLY = " (Wilson's), which counts clusters (stories, tasks), not questions."
-EFFECTIVELY = f", {studies.baselines.ABOUT_EFFECTIVE}"  # what an interval counts, as the end of a sentence
+EFFECTIVELY = f", {PHRASES['about_effective']}"  # what an interval counts, as the end of a sentence
 
 # What a figure of each kind of table by factors shows, by the column that tells the kinds apart
 CAPTIONS = dict(
