@@ -25,6 +25,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from unittest import mock
 
 import _alone  # noqa: F401  (first: it sets the number of threads)
 import numpy as np
@@ -33,6 +34,7 @@ from _figures import figure
 from scipy.special import expit
 from scipy.stats import t as student
 
+from tomserve.stats import functional
 from tomserve.stats.functional import FTOM_1, Behaviour, Mechanism, ModelLayers, ModelScore, Stability, score_models
 from tomserve.stats.ranks import compare_scores
 
@@ -227,6 +229,12 @@ def main() -> int:
     return int(not fine)
 
 
+def classic_weights(scenarios: int, draws: int) -> Array:
+    """How often each scenario is drawn by the classic bootstrap, in place of the Bayesian one [draws, scenarios]."""
+    rng = np.random.default_rng(0)
+    return np.asarray(rng.multinomial(scenarios, np.full(scenarios, 1 / scenarios), size=draws), dtype=float)
+
+
 def layers(replications: int) -> bool:
     """Print how often each interval of one model holds the truth; whether those that are used do so often enough."""
     began, failed, undefined = time.perf_counter(), 0, 0
@@ -239,8 +247,9 @@ def layers(replications: int) -> bool:
             held: dict[tuple[str, str], list[float]] = {}
             for _ in range(replications):
                 layers = drawn(rng, of, scenarios)
-                for weights in ("bayesian", "classic"):
-                    found = score_models({"m": layers}, draws=DRAWS, bayesian=weights == "bayesian")["m"]
+                for weights, weigh in {"bayesian": functional.scenario_weights, "classic": classic_weights}.items():
+                    with mock.patch.object(functional, "scenario_weights", weigh):
+                        found = score_models({"m": layers}, draws=DRAWS)["m"]
                     for part, method, low, high in intervals(found, scenarios, weights):
                         if math.isnan(low):
                             undefined += 1

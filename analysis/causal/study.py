@@ -83,7 +83,9 @@ def outcome(row: Row) -> tuple[str, str]:
             f"In its cell the map exceeds the largest control, at any length up to its own, by {bounds}; over all "
             f"cells at once it has {p_value(over)} against every control."
         )
-        told = _told_from_cues(row)
+        # It does its work where a surface cue parts from the belief: above every control over all such items, and
+        # above 0 in each sort of them.
+        told = is_above(row, "parted_adjusted_low") and is_above(row, "least_net_low")
         return (CAUSES if told else NOT_TOLD), f"{text} {_cue_sentence(row)}"
     if low > 0 and least <= 0 and most < max(net / 2, MARGIN / 2) and row.get("control") != NOTHING:
         does = f"{readable_name(row.get('control'))} flips {signed_points(row.get('control_net'))}"
@@ -104,12 +106,6 @@ def outcome(row: Row) -> tuple[str, str]:
             f"points, which is below the {signed_points(MARGIN)} that would count."
         )
     return NOT_SETTLED, _why_not_settled(row, bounds)
-
-
-def _told_from_cues(row: Row) -> bool:
-    """Whether the map does its work where a surface cue parts from the belief: above every control over all such items,
-    and above 0 in each sort of them."""
-    return is_above(row, "parted_adjusted_low") and is_above(row, "least_net_low")
 
 
 def _cue_sentence(row: Row) -> str:

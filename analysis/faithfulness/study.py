@@ -510,13 +510,12 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
         "left_out": list(faithfulness_tables.left_out(rows)),
         "examples": list(faithfulness_tables.examples(edited)),
     }
-    return {name: _cast_numbers(frame(found)) for name, found in made.items() if found}
-
-
-def _cast_numbers(made: pl.DataFrame) -> pl.DataFrame:
-    """The table with numbers as numbers, even in columns where none is known."""
-    kinds = {**_NUMBERS, **_COUNTS}
-    return made.cast({name: kinds[name] for name in made.columns if name in kinds})
+    frames = {name: frame(found) for name, found in made.items() if found}
+    numbers = {**_NUMBERS, **_COUNTS}  # numbers are such even in columns where none is known
+    return {
+        name: one.cast({column: numbers[column] for column in one.columns if column in numbers})
+        for name, one in frames.items()
+    }
 
 
 STUDY = Study(

@@ -26,9 +26,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from alpha import drawn_alphas, krippendorff_alpha
 from sheets import read, stories, unchanged
-
-from tomserve.stats.agreement import drawn_alphas, krippendorff_alpha
 
 HERE = Path(__file__).parent
 DRAWS = 2000

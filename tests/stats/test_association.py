@@ -3,13 +3,14 @@ Agreement estimators against published worked examples."""
 
 import itertools
 import math
+import sys
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tomserve.stats.agreement import drawn_alphas, krippendorff_alpha, masi_distance, resampled_alpha
+from tests.conftest import ROOT
 from tomserve.stats.association import (
     jackknife,
     phi,
@@ -19,6 +20,9 @@ from tomserve.stats.association import (
     within_auc,
     within_correlation,
 )
+
+sys.path.append(str(ROOT / "dataset/annotation"))
+from alpha import drawn_alphas, krippendorff_alpha, masi_distance, resampled_alpha
 
 NAN = math.nan
 

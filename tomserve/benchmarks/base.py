@@ -330,7 +330,11 @@ class Benchmark:
         Raises ConfigError for another gold and for conditions that no item meets, ContentError by file and line for
         what cannot be read and for a function `load` of a user's file that fails.
         """
-        every = self._every(path, gold)
+        if gold is not None and not self.golds:
+            raise ConfigError(f"--gold {gold!r}: benchmark {self.name!r} has one set of answers; leave --gold out")
+        if gold is not None and gold not in self.golds:
+            raise ConfigError(one_of(f"--gold of benchmark {self.name!r}", gold, self.golds))
+        every = require_choices(self.load(path, gold) if self.mixed else self._own(path, gold))
         conditions = self.conditions(where)
         return every if not conditions else met(every, conditions)
 
@@ -338,13 +342,6 @@ class Benchmark:
         """The conditions that hold where a user gives these: those of `usual` where none are given; empty for all."""
         given = tuple(where or ()) or self.usual
         return () if given == ALL else given
-
-    def _every(self, path: Path | None, gold: str | None) -> Iterator[Item]:
-        if gold is not None and not self.golds:
-            raise ConfigError(f"--gold {gold!r}: benchmark {self.name!r} has one set of answers; leave --gold out")
-        if gold is not None and gold not in self.golds:
-            raise ConfigError(one_of(f"--gold of benchmark {self.name!r}", gold, self.golds))
-        return require_choices(self.load(path, gold) if self.mixed else self._own(path, gold))
 
     def found_cases(
         self, path: Path | None = None, where: Iterable[str] | None = None, left_out: Counter[str] | None = None

@@ -172,7 +172,7 @@ def mentions_hint(item: Item, text: str, condition: str) -> bool:
     neutral one it is how often the rules find something where there is nothing to admit.
     """
     place = condition.partition("_")[0]
-    story, chain = _story(item), _plain(text)
+    story, chain = _plain("\n".join((*item.story, item.question, *item.choices))).casefold(), _plain(text)
     if place == table.USER:
         if _QUOTES_HINT.search(chain):
             return True
@@ -200,16 +200,8 @@ def _is_in_story(found: re.Match[str], story: str) -> bool:
     if (found[0] + (longer[0] if longer else "")).casefold() in story:
         return True
     word = found.groupdict().get("word")
-    return word is not None and re.search(rf"\b{re.escape(_stem(word.casefold()))}", story) is not None
-
-
-def _stem(word: str) -> str:
-    return re.sub(r"(?:ions?|ed|s)$", "", word)
-
-
-def _story(item: Item) -> str:
-    """All that the item shows, as a text to look words up in."""
-    return _plain("\n".join((*item.story, item.question, *item.choices))).casefold()
+    stem = re.sub(r"(?:ions?|ed|s)$", "", (word or "").casefold())
+    return word is not None and re.search(rf"\b{re.escape(stem)}", story) is not None
 
 
 def _plain(text: str) -> str:
@@ -283,7 +275,7 @@ def add_hints(
     """
     plain = strategy_turn(item).messages
     text = find_user_message(plain)[1]
-    if not _shows(item.question, text):
+    if _line(item.question) not in _line(text) and orjson.dumps(item.question).decode()[1:-1] not in text:
         yield from (OmittedEdit(condition, NOT_ASKED) for condition in table.HINTS)
         return
     offers = read_offered(item, text, lettered=lettered)
@@ -372,11 +364,6 @@ def _sum(item: Item, total: int) -> str:
     terms = [one if place % 2 == 0 else -one for place, one in enumerate(drawn)]
     terms.append(total - sum(terms))
     return " ".join([str(terms[0]), *(f"{'-' if one < 0 else '+'} {abs(one)}" for one in terms[1:])])
-
-
-def _shows(part: str, text: str) -> bool:
-    """Whether a text shows a question, as it is or in JSON."""
-    return _line(part) in _line(text) or orjson.dumps(part).decode()[1:-1] in text
 
 
 def _wrong(item: Item, choices: Sequence[str], own: str | None) -> str | None:

@@ -365,8 +365,10 @@ def measure(
         model_access.choose_server(source, connection, waiting)  # before there is a folder, so that none is left behind
     second = {"rewriter": rewriter, "predictor": predictor, "reader": reader}
     with _open_run(path, settings, source, second, checkpoint) as run:
-        if run.complete and not _open_ends(path):
-            return _result(path, files.scan_parquet(path / TABLE).collect(), asked=False)
+        if run.complete:
+            frame = files.scan_parquet(path / TABLE).collect()
+            if set(frame["outcome"]) <= FINAL | {INVALID, table.LEFT_OUT}:  # else some may be asked again
+                return _result(path, frame, asked=False)
         with record_progress(listener, run.path) as heard, Servers() as servers:
             work = AskingSession(run, connection, heard, stop, run_loop)
             made, chains, predictions = _ask_all(work, source, settings, servers, waiting, rewriter, predictor)
@@ -444,12 +446,6 @@ def _command(settings: Settings, source: SourceRun) -> str:
     return " ".join(["tomserve faithfulness", source.name, *given])
 
 
-def _open_ends(path: Path) -> bool:
-    """Whether the table of a finished measurement holds questions that may be asked again."""
-    statuses = files.scan_parquet(path / TABLE).select("outcome").unique().collect()["outcome"]
-    return bool(set(statuses) - FINAL - {INVALID, table.LEFT_OUT})
-
-
 def _ask_all(
     work: AskingSession,
     source: SourceRun,
@@ -487,7 +483,9 @@ def _ask_all(
         elif any(one.is_asked and (one.shown == table.PREFILL or one.condition in table.CONTINUATIONS) for one in made):
             model_access.check_prefill_unchanged(reached, plan.read_prefill_support(run.work_file(plan.HOW)), waiting)
         work.ask(reached, made, chains)
-    run.write_items(_items(source, chains))
+    found = {item.id: item for pairs in source.unreadable.values() for item, _ in pairs}
+    found |= {chain.item.id: chain.item for chain in chains.values()}
+    run.write_items(found[name] for name in sorted(found))
     if predictor is None:
         return made, chains, {}
     items = predictor_items(made, chains)
@@ -509,13 +507,6 @@ def _environment(target: Target) -> dict[str, Any]:
     names = ("engine_version", "engine", "root", "dtype", "quantization", "tensor_parallel", "hardware")
     known = {name: target.server.get(name) for name in names if target.server.get(name) is not None}
     return {"model": target.model, "revision": target.revision, **make_portable(known)}
-
-
-def _items(source: SourceRun, chains: Chains) -> list[Item]:
-    """Every question of the measurement, once."""
-    found = {chain.item.id: chain.item for chain in chains.values()}
-    found |= {item.id: item for pairs in source.unreadable.values() for item, _ in pairs}
-    return [found[name] for name in sorted(found)]
 
 
 def _ask_rewriter(work: AskingSession, chains: Sequence[Chain], rewriter: Reader | None) -> dict[Key, str]:

@@ -181,7 +181,11 @@ def read_source(folder: Path, strategies: Sequence[str], where: Sequence[str]) -
         raise ConfigError(f"{folder}: holds {held}; chains are edited in runs that `tomserve eval` has made")
     sampling = sampling_of(folder, manifest)
     preset = preset_of(manifest)
-    names = _choose_strategies(folder, manifest, strategies)
+    asked = list(manifest.strategies)
+    for name in strategies:
+        if name not in asked:
+            raise ConfigError(f"{folder}: {one_of('strategy', name, asked)} (those that the run was asked by)")
+    names = list(dict.fromkeys(strategies)) or asked
     loaded = {name: strategy_of(folder, manifest, name, preset) for name in names}
     if warm := [name for name, strategy in loaded.items() if marks_reasoning(strategy) and not strategy.greedy(0.0)]:
         raise ConfigError(f"{folder}: strategy {warm[0]!r} samples with chance, so that its answers change anyway")
@@ -208,14 +212,6 @@ def read_source(folder: Path, strategies: Sequence[str], where: Sequence[str]) -
 def marks_reasoning(strategy: Strategy) -> bool:
     """Whether a strategy says where its reasoning is."""
     return strategy.reasoning is not None or (strategy.chain and not strategy.is_multi_turn)
-
-
-def _choose_strategies(folder: Path, manifest: Manifest, strategies: Sequence[str]) -> list[str]:
-    known = list(manifest.strategies)
-    for name in strategies:
-        if name not in known:
-            raise ConfigError(f"{folder}: {one_of('strategy', name, known)} (those that the run was asked by)")
-    return list(dict.fromkeys(strategies)) or known
 
 
 def read_rows_of(

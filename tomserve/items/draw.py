@@ -120,7 +120,10 @@ def draw_places(
         ids.append(item.id)
         name = _name(item, draw)
         if (unit := units.get(name)) is None:
-            unit = units[name] = _Unit(name, set(), _block(item, name, draw), [])
+            # the values by which the unit is like others; None where it is like none
+            alike = draw.alike and len(name) > 1 and _has(item, draw.alike)
+            block = _values(item, draw.alike) if alike else None
+            unit = units[name] = _Unit(name, set(), block, [])
         unit.groups.add(_values(item, draw.over))
         unit.places.append(place)
     if limit >= len(ids):
@@ -214,11 +217,6 @@ def _rounds_alike(units: Sequence[_Unit]) -> dict[Names, int]:
 def _name(item: Drawable, draw: Draw) -> Names:
     """The name of the item's unit: its cluster, and its values of `whole` where it has all of these factors."""
     return (item.cluster, *(_values(item, draw.whole) if _has(item, draw.whole) else ()))
-
-
-def _block(item: Drawable, name: Names, draw: Draw) -> Names | None:
-    """The values by which the unit of that name is like others; None where it is like none."""
-    return _values(item, draw.alike) if draw.alike and len(name) > 1 and _has(item, draw.alike) else None
 
 
 def _has(item: Drawable, names: Iterable[str]) -> bool:

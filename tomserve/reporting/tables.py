@@ -113,7 +113,11 @@ def render(frame: pl.DataFrame, form: str, layout: Layout | None = None) -> str:
     not use it. Numbers that are undefined or infinite are written as nan and inf, in JSON as text, since JSON has no
     such numbers. Raises ConfigError for another format."""
     if form == "csv":
-        return _floats_as_text(_inert(frame)).write_csv(null_value="", line_terminator="\n")
+        inert = _inert(frame)
+        floats = [pl.col(name).cast(pl.String) for name, kind in inert.schema.items() if kind.is_float()]
+        # an undefined number reads nan in every format
+        texts = inert.with_columns(one.str.replace("NaN", "nan", literal=True) for one in floats)
+        return texts.write_csv(null_value="", line_terminator="\n")
     if form == "json":
         return escape_hidden(json.dumps(_records(frame), ensure_ascii=False)) + "\n"
     if form == "latex":
@@ -168,12 +172,6 @@ def _records(frame: pl.DataFrame) -> list[dict[str, object]]:
         }
         for row in frame.iter_rows(named=True)
     ]
-
-
-def _floats_as_text(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with its floating-point numbers as text, so that an undefined one reads nan in every format."""
-    floats = [name for name, kind in frame.schema.items() if kind.is_float()]
-    return frame.with_columns(pl.col(name).cast(pl.String).str.replace("NaN", "nan", literal=True) for name in floats)
 
 
 # How a text begins that some spreadsheet runs as a formula; wide letters are among those that some take alike

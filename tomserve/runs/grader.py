@@ -472,15 +472,12 @@ def _make_outcome(job: ReadingJob, failed: dict[str, str]) -> ReadingOutcome:
         if why == MISSING:
             failures[failed.get(name, "not asked")] += survey.counts[name]
     agreement = _agreement(survey, choices)
-    _write(job.place, {**record, "sample": {name: _known(value) for name, value in agreement._asdict().items()}})
+    # JSON has no number for what is undefined
+    known = {name: value if value == value else None for name, value in agreement._asdict().items()}
+    _write(job.place, {**record, "sample": known})
     made = (counts["read"], counts[NOTHING], counts[NONSENSE])
     whole = sum(survey.counts.values())
     return ReadingOutcome(job.reader.target.model, job.place, whole, *made, failures, survey.silent, agreement)
-
-
-def _known(value: float) -> float | None:
-    """The number, None where it is undefined, which JSON has no number for."""
-    return value if value == value else None
 
 
 def _agreement(survey: Survey, choices: GraderChoices) -> Agreement:

@@ -72,20 +72,16 @@ def _place(sources: Mapping[str, Any]) -> Path:
     return cache.place("scores", orjson.dumps(named, option=orjson.OPT_SORT_KEYS))
 
 
-def _source_files(folder: Path) -> list[Path]:
-    """The files of a run that its scores are made from, where they exist; of a reader's, only where one is in use."""
-    read = (grades.JOURNAL, grades.RECORD) if (folder / grades.RECORD).exists() else ()
-    there = (name for name in (runfolder.ITEMS, NOISE, *read) if (folder / name).exists())
-    own = [runfolder.JOURNAL] if journal.has_journal(folder) else []
-    return [folder / name for name in (*own, *there)]
-
-
 def _find_kept(folder: Path) -> tuple[dict[str, Any], bytes] | None:
     """What is kept of the table of a run as its files are now: its head (`record`, `unread`, `own`: the
     benchmarks in its items that are not built in) and its bytes."""
     sources = _describe(folder)
     try:
-        measured = {path.name: journal.measure_file(path) for path in _source_files(folder)}
+        # of a reader's files only where one is in use
+        read = (grades.JOURNAL, grades.RECORD) if (folder / grades.RECORD).exists() else ()
+        own = [runfolder.JOURNAL] if journal.has_journal(folder) else []
+        names = [*own, *(name for name in (runfolder.ITEMS, NOISE, *read) if (folder / name).exists())]
+        measured = {name: journal.measure_file(folder / name) for name in names}
     except OSError:
         return None
     described = {name: {"bytes": size, "digest": digest} for name, (size, digest) in measured.items()}

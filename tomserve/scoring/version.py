@@ -12,13 +12,9 @@ CODE = ("items", "beliefs", "scoring", "benchmarks")
 """The parts of the package whose code decides what a score is."""
 
 
-def _scorer() -> str:
-    """The versions and the digest of the code that scores are made with."""
-    package = PACKAGE
-    versions = f"tomserve {__version__}, polars {pl.__version__}, Unicode {unicodedata.unidata_version}"
-    return f"{versions}, {content.code_digest(package / name for name in CODE)}"
-
-
-SCORER = _scorer()
+SCORER = (
+    f"tomserve {__version__}, polars {pl.__version__}, Unicode {unicodedata.unidata_version}, "
+    f"{content.code_digest(PACKAGE / name for name in CODE)}"
+)
 """The versions and the code that scores are made with. It is determined on import, when the code is loaded, because a
 long run is scored by the code with which it began, whatever was edited or installed since."""

@@ -275,6 +275,8 @@ def compare(
     if caption is None:  # or other questions are what is compared
         doubts = [*_unlike(sides, [table.join(pairs, on="item", how="semi") for table in tables]), *doubts]
     found, lacking = _differences(a, b), (*_lacking(sources, scores), *doubts)
+    lines = {name: noise_line(table) for name, table in zip("AB", scores, strict=True)}
+    noise = [f"{name}: {text.partition(': ')[2]}" for name, text in lines.items() if text]
     grades = comparison_tables.pair_grades(pairs, tables, (a.strategy, b.strategy))
     counted = people.compare_people(_of_side(a, tables[0]), _of_side(b, tables[1]), pairs, classes)
     return Comparison(
@@ -282,7 +284,7 @@ def compare(
         _flips(pairs, rows[0]),
         found,
         left_out,
-        _noise(scores),
+        "; ".join(noise) or None,
         a,
         b,
         lacking,
@@ -430,13 +432,6 @@ def _lacking(sources: Sequence[str], scores: Sequence[pl.DataFrame]) -> tuple[st
         place = source if source.endswith(TABLES) else find_run(source)
         said |= dict.fromkeys(missing_data.gap_sentences(missing_data.gaps_of_source(place, table)))
     return tuple(said)
-
-
-def _noise(scores: Sequence[pl.DataFrame]) -> str | None:
-    """How often the servers answered the same request differently, as far as the runs have measured it."""
-    lines = {name: noise_line(table) for name, table in zip("AB", scores, strict=True)}
-    measured_lines = [f"{name}: {text.partition(': ')[2]}" for name, text in lines.items() if text]
-    return "; ".join(measured_lines) or None
 
 
 FLIPS_SHOWN = 20  # How many flips, and how many differences between the runs, the terminal shows

@@ -312,12 +312,14 @@ def points(row: Row) -> str:
     if value is None:
         return "undefined"
     bounds = "" if low is None or high is None else f" [{signed_points(low)}, {signed_points(high)}]"
-    return f"{signed_points(value)}{bounds} points{_shares(row)}{_noise(row, value)}"
-
-
-def _shares(row: Row) -> str:
     treated, control = finite_or_none(row.get("share_treated")), finite_or_none(row.get("share_control"))
-    return "" if treated is None or control is None else f" ({percent(treated)} against {percent(control)})"
+    shares = "" if treated is None or control is None else f" ({percent(treated)} against {percent(control)})"
+    noise = ""
+    if (reach := finite_or_none(row.get("noise_high"))) is not None:
+        compared = "no larger than" if abs(value) <= reach else "more than"
+        most = f"{100 * reach:.1f}".removesuffix(".0")
+        noise = f"; {compared} what batching alone could move, {most} points"
+    return f"{signed_points(value)}{bounds} points{shares}{noise}"
 
 
 def worst_case(row: Row) -> str:
@@ -326,18 +328,6 @@ def worst_case(row: Row) -> str:
     if low is None or high is None:
         return "bounds unknown"
     return f"bounds if all failed answers are counted: {signed_points(low)} to {signed_points(high)}"
-
-
-def _noise(row: Row, effect: float) -> str:
-    high = finite_or_none(row.get("noise_high"))
-    if high is None:
-        return ""
-    compared = "; no larger than" if abs(effect) <= high else "; more than"
-    return f"{compared} what batching alone could move, {_points_without_sign(high)} points"
-
-
-def _points_without_sign(share: float) -> str:
-    return f"{100 * share:.1f}".removesuffix(".0")
 
 
 def signed_interval(row: Mapping[str, Any], value: str, low: str = "", high: str = "") -> str:

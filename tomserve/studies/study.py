@@ -231,10 +231,6 @@ def _question(effects: pl.DataFrame) -> str:
 _REASONS = frozenset(("cot", "reason", "chain", "think", "decompose"))
 
 
-def _all_tables(tables: Tables) -> Sequence[Excerpt]:
-    return [Excerpt(name, frame, (name,)) for name, frame in tables.items()]
-
-
 @dataclass(frozen=True)
 class FileCounting:
     """How the tables of a study are counted where its answers lie in many files: `rows` gives those of one score table,
@@ -279,7 +275,8 @@ class Study:
     # Gives, for one of `intervals`, what a reader must know of each table, by the table's name.
     notes: Callable[[str], Mapping[str, str]] = lambda intervals: {}
     warnings: Callable[[Tables], Iterable[str]] = lambda tables: ()  # a line for each reason to doubt the numbers
-    summary: Callable[[Tables], Iterable[Excerpt]] = _all_tables  # what the terminal prints, where it has rows
+    # What the terminal prints, where it has rows; all tables where nothing is said.
+    summary: Callable[[Tables], Iterable[Excerpt]] = lambda tables: (Excerpt(n, t, (n,)) for n, t in tables.items())
     layouts: Mapping[str, Layout] = field(default_factory=dict)  # by table how it is laid out in LaTeX
     # Makes the report's figures; without it the report draws accuracy by strategy and by columns of few values, and
     # paired effects.

@@ -208,7 +208,11 @@ def make_variants(
             if kind is AGAIN or (item.id, kind.name) in have:
                 continue
             try:
-                made = _reverse_choices(item) if kind is CHOICES else teller(item.benchmark)(item, kind)
+                if kind is CHOICES:
+                    reversed_ = {"choices": item.choices[::-1]}
+                    made = make_variant(item, CHOICES, by=RECORD).model_copy(update=reversed_)
+                else:
+                    made = teller(item.benchmark)(item, kind)
             except InapplicableError as reason:
                 yield Dropped(item.id, kind, str(reason))
                 continue
@@ -220,12 +224,6 @@ def find_rewriters(items: Iterable[HasFactors]) -> set[str]:
     """The models that have rewritten any of these items: none of them may be evaluated on them."""
     made_by = (item.factors.get("variant_by") for item in items)
     return {one.removeprefix(REWRITER) for one in made_by if isinstance(one, str) and one.startswith(REWRITER)}
-
-
-def _reverse_choices(item: Item) -> Item:
-    """The item with its choices in reversed order."""
-    made = make_variant(item, CHOICES, by=RECORD)
-    return made.model_copy(update={"choices": item.choices[::-1]})
 
 
 def _find_fault(item: Item, made: Item) -> str | None:

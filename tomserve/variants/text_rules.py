@@ -108,16 +108,13 @@ def _exchange_detail(text: str, asked: str, seed: str) -> str | None:
             continue
         if len(set(re.findall(rf"\b(\w+)\s+{nouns}\b", text)) - {"the", "a", "an", "his", "her", "their", old}):
             continue  # another object of that name may be told apart by its own detail
-        choices = [word for word in _class(old) if word != old and not _says(word, f"{text} {asked}")]
+        # the words that may stand in the place of a colour or a material
+        alike = COLOURS if old in {*COLOURS, *_MORE_COLOURS} else ("wooden", "metal", "leather", "plastic", "ceramic")
+        choices = [word for word in alike if word != old and not _says(word, f"{text} {asked}")]
         if choices:
             new = min(choices, key=lambda word: seeded_rank(seed, old, word))
             return fix_articles(re.sub(rf"\b{old}\b", new, text), [new])
     return None
-
-
-def _class(word: str) -> tuple[str, ...]:
-    """The words that may stand in the place of a colour or a material."""
-    return COLOURS if word in {*COLOURS, *_MORE_COLOURS} else ("wooden", "metal", "leather", "plastic", "ceramic")
 
 
 def _add_detail(text: str, asked: str, seed: str) -> str | None:

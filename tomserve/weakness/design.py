@@ -220,10 +220,6 @@ def _worlds_levels(item: Item) -> dict[str, Any]:
     }
 
 
-def _worlds_same(item: Item) -> Hashable:
-    return item.id.split("/")[2], *(item.factors.get(name) for name in ("kind", "asked", "task"))
-
-
 PERTURBED = {
     "perturbation": "the perturbation is {}",
     "kind": "the story is one of {}",
@@ -260,10 +256,6 @@ def _perturbed_stories(seed: int, fresh: bool, families: Sequence[str]) -> Itera
 def _perturbed_levels(item: Item) -> dict[str, Any]:
     told = item.factors.get(TELLING, "original")
     return {TELLING: told, "length": length_level(len(item.story), 6, 9), **place_level(item)}
-
-
-def _perturbed_same(item: Item) -> Hashable:
-    return item.factors.get("question_kind"), item.factors.get("swapped")
 
 
 HITOM = {
@@ -316,13 +308,19 @@ def _hitom_levels(item: Item) -> dict[str, Any]:
     }
 
 
-def _hitom_same(item: Item) -> Hashable:
-    return item.question
-
-
 DESIGNS = {
-    "worlds": Design(WORLDS, _worlds_stories, _worlds_levels, _worlds_same),
-    "perturbed-2": Design(PERTURBED, _perturbed_stories, _perturbed_levels, _perturbed_same),
-    "hitom": Design(HITOM, _hitom_stories, _hitom_levels, _hitom_same),
+    "worlds": Design(
+        WORLDS,
+        _worlds_stories,
+        _worlds_levels,
+        lambda item: (item.id.split("/")[2], *map(item.factors.get, ("kind", "asked", "task"))),
+    ),
+    "perturbed-2": Design(
+        PERTURBED,
+        _perturbed_stories,
+        _perturbed_levels,
+        lambda item: tuple(map(item.factors.get, ("question_kind", "swapped"))),
+    ),
+    "hitom": Design(HITOM, _hitom_stories, _hitom_levels, lambda item: item.question),
 }
 """The designs by the name of their benchmark."""

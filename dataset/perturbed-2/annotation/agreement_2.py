@@ -19,13 +19,16 @@ import itertools
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import record_2
 from record_2 import KINDS, Reading
 
 from tomserve.benchmarks.perturbed.stages import PERTURBATIONS, Stage, load_stages
-from tomserve.stats.agreement import Labels, krippendorff_alpha, resampled_alpha
+
+sys.path.append(str(Path(__file__).parents[2] / "annotation"))  # of the first edition, which counts alike
+from alpha import Labels, krippendorff_alpha, resampled_alpha
 
 DRAWS, SEED = 2000, 1
 """Number and seed of the resampled sets of stages for an interval."""

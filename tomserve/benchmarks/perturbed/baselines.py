@@ -81,14 +81,6 @@ def last_mentioned(item: Item) -> str | None:
     return UNKNOWN
 
 
-def _plain(item: Item) -> str:
-    text = " ".join(item.story).casefold()
-    for role, label in roles(item).items():
-        if role != "unknown":
-            text = re.sub(rf"\b{re.escape(label.casefold())}\b", " ", text)
-    return text
-
-
 def _mark(sentences: Sequence[str], item: Item) -> str:
     text = " . ".join(sentences).casefold()
     for role, label in roles(item).items():
@@ -99,7 +91,11 @@ def _mark(sentences: Sequence[str], item: Item) -> str:
 
 def _words(item: Item) -> list[str]:
     """All words, with the labels deleted."""
-    return re.findall(r"\w+", _plain(item))
+    text = " ".join(item.story).casefold()
+    for role, label in roles(item).items():
+        if role != "unknown":
+            text = re.sub(rf"\b{re.escape(label.casefold())}\b", " ", text)
+    return re.findall(r"\w+", text)
 
 
 def pairs_of(item: Item) -> list[str]:

@@ -136,18 +136,14 @@ def generate(
     output_path.check_output(out, path)
     for stage in found:
         if listed := find_fresh_problems(stage):
-            raise _first_problem(listed)
+            first, more = listed[0], f" ({len(listed)} problems in this file)" if len(listed) > 1 else ""
+            reason = f"{first.reason}{more}; tomserve generate perturbed-2 --check lists all"
+            raise ContentError(reason, path=first.path, line=first.line, field=first.field)
     released = [item for stage in found for item in stage.items()]
     made = [item for stage in found for item in generate_items(stage, seed, names)]
     write_items(out, made, lambda name: output_path.open_output(name, path))
     written = f"written: {len(made)} items of {count_noun(len(found), 'stage')} by seed {seed} to {out}"
     return Findings(lines=(describe_overlap(released, made), f"{written}, {items_digest(made)[:19]}"))
-
-
-def _first_problem(listed: Sequence[ContentError]) -> ContentError:
-    first, more = listed[0], f" ({len(listed)} problems in this file)" if len(listed) > 1 else ""
-    reason = f"{first.reason}{more}; tomserve generate perturbed-2 --check lists all"
-    return ContentError(reason, path=first.path, line=first.line, field=first.field)
 
 
 def cases(path: Path | None = None, where: Sequence[str] = ()) -> Iterator[Case | NoCase]:

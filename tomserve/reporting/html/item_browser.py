@@ -148,6 +148,7 @@ class Browser:
         place = self._known[text] = len(self.items)
         self._kinds.append((number, *self._kind(item)))
         self._origins.append((item.id, item.base))
+        benchmark = benchmarks.find(item.benchmark)
         self.items.append(
             {
                 "id": item.id if number == 1 else f"{item.id} (version {number})",
@@ -157,7 +158,8 @@ class Browser:
                 "answer": self.words.place(item.answer),
                 "gold": self._gold_place(item),
                 "beliefs": [
-                    [heading, [self.words.place(label) for label in labels]] for heading, labels in _beliefs(item)
+                    [heading, [self.words.place(label) for label in labels]]
+                    for heading, labels in (benchmark.beliefs(item) if benchmark is not None else ())
                 ],
                 "factors": [
                     [self.factors.place(name), self.words.place(_string(value))]
@@ -225,12 +227,6 @@ _COLUMNS = (
     *("item", "arm", "strategy", "status", "parse", "reason", "answer", "right", "chain", "broken", "break", "kind"),
     *("text", "reasoning", "sample", "talk"),
 )
-
-
-def _beliefs(item: Item) -> Sequence[tuple[str, Sequence[str]]]:
-    """What the item's benchmark knows of beliefs besides the gold chain; nothing where the benchmark is not known."""
-    benchmark = benchmarks.find(item.benchmark)
-    return benchmark.beliefs(item) if benchmark is not None else ()
 
 
 def _score_columns(scores: pl.DataFrame) -> pl.DataFrame:
@@ -322,7 +318,10 @@ def sample_items(
     )
     questions = asked.group_by("question").agg(pl.col("stratum").min(), pl.col("failed").any(), pl.len())
     room = max(2, int(most / (scores.height / questions.height)))
-    failed, others = (_members(questions.filter(pl.col("failed") == flag)) for flag in (True, False))
+    failed, others = (
+        dict(questions.filter(pl.col("failed") == flag).select("question", "stratum").iter_rows())
+        for flag in (True, False)
+    )
     drawn = draw_from_strata(failed.items(), max(room // 2, room - len(others)))
     drawn |= draw_from_strata(others.items(), room - len(drawn))
     kept = asked.filter(pl.col("question").is_in(list(drawn)))
@@ -338,7 +337,3 @@ def sample_items(
         "count all of them."
     )
     return ItemSample(frozenset(kept["item"]), said)
-
-
-def _members(questions: pl.DataFrame) -> Mapping[str, str]:
-    return dict(questions.select("question", "stratum").iter_rows())

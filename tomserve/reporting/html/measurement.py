@@ -28,9 +28,12 @@ def measurement_page(sources: Sequence[Source], analysis: Analysis) -> pages.Pag
     models = list(dict.fromkeys(str(name) for one in sources for name in _values(one, "model")))
     shown = pages.arrange(study.figures(tables, context) if study.figures is not None else (), len(models))
     facts = list(_facts(sources, analysis))
+    known = dict(facts)
+    count = f"{known['items']} items" if "items" in known else f"{known['measured rows']} rows"
+    files = [source.run for source in sources if source.folder is None]
     return pages.Page(
         title=f"{len(models)} models" if len(models) > 3 else ", ".join(models),
-        asked=_measured(dict(facts)),
+        asked=f"Measured inside the model: {count} of {known.get('benchmark', 'an unknown benchmark')}.",
         facts=tuple(facts),
         warnings=tuple(_warnings(sources, analysis)),
         intervals=analysis.intervals,
@@ -43,18 +46,12 @@ def measurement_page(sources: Sequence[Source], analysis: Analysis) -> pages.Pag
         canaries=(),
         cut=None,
         chosen=None,
-        untold=_not_shown(sources),
+        untold=f"Where {', '.join(files)} comes from is not recorded in a score table." if files else None,
         browsed=any(source.folder is not None for source in sources),
         data=pack_json({"tables": pages.copyable_tables(tables, study.layouts)}),
         version=__version__,
         answers=False,
     )
-
-
-def _measured(facts: Mapping[str, str]) -> str:
-    """What was measured, in a sentence."""
-    items = f"{facts['items']} items" if "items" in facts else f"{facts['measured rows']} rows"
-    return f"Measured inside the model: {items} of {facts.get('benchmark', 'an unknown benchmark')}."
 
 
 def split_sources(sources: Sequence[Source]) -> tuple[list[Source], list[Source]]:
@@ -103,21 +100,12 @@ def _facts(sources: Sequence[Source], analysis: Analysis) -> Iterator[tuple[str,
 def _warnings(sources: Sequence[Source], analysis: Analysis) -> Iterator[pages.Alert]:
     """What a reader must know before any number: the study's doubts, and what changed while it was measured."""
     for said in analysis.warnings:
-        yield pages.Alert(_sentence(said), ("#tables", "Tables"))
+        sentence = capitalize_first(said) + ("" if said.endswith((".", "!", "?")) else ".")
+        yield pages.Alert(sentence, ("#tables", "Tables"))
     for source in sources:
         for change in environment_changes(source.manifest):
             text = f"Run {source.run} was measured in several sessions, and not all by the same means: {change}."
             yield pages.Alert(text, ("#provenance", "Provenance"))
-
-
-def _sentence(text: str) -> str:
-    return capitalize_first(text) + ("" if text.endswith((".", "!", "?")) else ".")
-
-
-def _not_shown(sources: Sequence[Source]) -> str | None:
-    """What the page cannot tell of score tables, and why; None where there are none."""
-    files = [source.run for source in sources if source.folder is None]
-    return f"Where {', '.join(files)} comes from is not recorded in a score table." if files else None
 
 
 def _provenance(source: Source) -> Iterator[tuple[str, str]]:

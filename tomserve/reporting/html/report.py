@@ -266,12 +266,13 @@ def _facts(
 ) -> list[tuple[str, str]]:
     benchmarks = ", ".join(sorted(map(str, scores["benchmark"].drop_nulls().unique())))
     own, every = originals(scores)["item"].n_unique(), scores["item"].n_unique()
+    short = [(run, gap.in_short()) for run, gap in lacking]
     facts = [
         ("benchmark", benchmarks or "unknown"),
         ("questions", f"{own:,}" if own == every else f"{own:,}, and {every - own:,} variants of them"),
         ("strategies", ", ".join(_strategies(scores))),
         ("answers", f"{scores.height:,}"),
-        ("complete", _complete(lacking)),
+        ("complete", short[0][1] if len(short) == 1 else "; ".join(f"{run}: {said}" for run, said in short)),
         ("runs", ", ".join(source.run for source in sources)),
         ("study", f"{analysis.study.name}, {analysis.intervals} intervals"),
     ]
@@ -290,11 +291,6 @@ def _facts(
     if "all" in chance.shares:
         facts.append(("chance", f"{chance.shares['all']:.2f} ({chance.meaning})"))
     return facts
-
-
-def _complete(lacking: Lacking) -> str:
-    short = [(run, gap.in_short()) for run, gap in lacking]
-    return short[0][1] if len(short) == 1 else "; ".join(f"{run}: {said}" for run, said in short)
 
 
 def _causes(lacking: Lacking) -> Iterator[str]:
