@@ -323,6 +323,16 @@ def test_what_no_user_can_be_called(tmp_path: Path) -> None:
             users.put(name, role, password)
 
 
+def test_accounts_that_came_with_a_folder_of_runs_let_nobody_in(tmp_path: Path, monkeypatch) -> None:
+    users = Users(tmp_path / "users.json")
+    users.put("eve", "runner", "long enough")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "of somebody else"))
+    with pytest.raises(ConfigError, match="names 'eve', whom you have not added on this machine"):
+        users.signed_in("eve", "long enough")
+    users.put("eve", "reader", "another word")
+    assert users.signed_in("eve", "another word") is not None
+
+
 def test_a_file_of_users_that_is_broken_lets_nobody_in_and_says_so(shared: FastAPI, capsys) -> None:
     person = signed_in(shared, "ada")
     path = runs_root() / ".web/users.json"

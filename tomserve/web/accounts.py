@@ -31,7 +31,7 @@ from tomserve.errors import ConfigError, one_of
 
 SECRET_LENGTH = 32  # random bytes of a secret
 
-TOKEN = "web-tokens"  # under which this user notes the tokens that he has drawn
+TOKEN, USER = "web-tokens", "web-users"  # under which this user notes the tokens that he has drawn, and whom he added
 
 _LOOK = re.compile(r"[A-Za-z0-9_-]{43}")
 
@@ -194,7 +194,18 @@ class Users:
         self.path = path
 
     def all(self) -> dict[str, User]:
-        """Everybody by name. Raises ConfigError where the file is broken, or others can read it; OSError."""
+        """Everybody by name. Raises ConfigError where the file is broken, others can read it, or it names somebody whom
+        this user has not added, as one does that came with a stranger's folder of runs; OSError."""
+        users = self._read()
+        for name, user in users.items():
+            if not is_own(USER, {"stamp": user.stamp}):
+                raise ConfigError(
+                    f"{self.path}: names {name!r}, whom you have not added on this machine; if you know them, do so by "
+                    f"`tomserve web --add-user {name} --role {user.role}`, else `tomserve web --remove-user {name}`"
+                )
+        return users
+
+    def _read(self) -> dict[str, User]:
         if (found := read_record(self.path, _File, WAY_OUT)) is None:
             return {}
         if self.path.stat().st_mode & 0o077:
@@ -220,6 +231,7 @@ class Users:
                 stamp=secrets.token_hex(16),
                 made=before.made if before else utc_now(),
             )
+            note_own(USER, {"stamp": users[name].stamp})
         return before is None
 
     def remove(self, name: str) -> None:
@@ -265,7 +277,7 @@ class Users:
     def _changing(self) -> Iterator[dict[str, User]]:
         """Everybody, to be changed within the block, after which the file is replaced; one process at a time."""
         with files.lock_file(self.path.with_suffix(".lock")):
-            users = self.all()
+            users = self._read()
             yield users
             kept = _File(users=dict(sorted(users.items()))).model_dump(mode="json", by_alias=True)
             files.replace_bytes(self.path, orjson.dumps(kept, option=orjson.OPT_INDENT_2) + b"\n", 0o600)
