@@ -60,7 +60,7 @@ PHASES = {
     "report": {"draws": "tomserve.reporting.html.charts:_sheet"},
     "compare": {"writes": "os:fsync"},
     "generate": {"writes": "tomserve.content.output_path:open_output"},
-    "faithfulness": {"keeps": "tomserve.faithfulness.measurement:_items"},
+    "faithfulness": {"keeps": "tomserve.runs.measurement:MeasuredRun.write_items"},
 }
 """By command and phase: the function in which a signal arrives."""
 
