@@ -205,6 +205,7 @@ def keyed(folder: Path) -> dict[tuple[str, str], tuple[str, str]]:
 
 
 @pytest.mark.system
+@pytest.mark.timeout(900)  # nodes are started one after the other, each in half a minute on a busy machine
 def test_cancelled_and_handed_over_again_and_a_node_dies_while_it_asks(
     cli: Cli, endpoint: Endpoint, nodes: RayNodes
 ) -> None:
