@@ -63,7 +63,7 @@ def test_items_take_little_memory_and_leave_no_file_behind(tmp_path: Path, monke
     items = [make_item(number, question=f"Where is it {number}" + "?" * 400) for number in range(40)]
     stock = ItemStore(items)
     assert list(stock) == items
-    assert stock.lines._spill._file is not None, "it is in a file and not held any more"
+    assert stock.lines._file._rolled, "it is in a file and not held any more"
     assert stock.digest() == items_digest(items) == items_digest(reversed(items))
     assert list(stock.part([3, 1]).concat(ItemStore(items[:1]))) == [items[3], items[1], items[0]]
     (tmp_path / "run").mkdir()

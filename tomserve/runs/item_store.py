@@ -17,7 +17,7 @@ import tempfile
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import IO, Any, NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import orjson
 
@@ -29,52 +29,25 @@ from tomserve.items.draw import WHOLE_CLUSTERS, Draw, describe, draw_places, sha
 HELD = 1 << 24  # so many bytes of lines are held in memory at most before they go to the file
 
 
-class _Spill:
-    """Bytes that are written once: the last of them in memory, all before in a temporary file."""
-
-    def __init__(self) -> None:
-        self._held, self._written = bytearray(), 0
-        self._file: IO[bytes] | None = None
-
-    def append(self, line: bytes) -> int:
-        """Keep a line, and tell where it begins. Raises OSError where there is no room for it."""
-        start = self._written + len(self._held)
-        self._held += line
-        if len(self._held) > HELD:
-            if self._file is None:
-                self._file = tempfile.TemporaryFile(prefix="tomserve-items-")  # noqa: SIM115
-            self._file.write(self._held)
-            self._file.flush()
-            self._written += len(self._held)
-            self._held.clear()
-        return start
-
-    def read(self, start: int, end: int) -> bytes:
-        """What was kept from `start` to `end`, of one line."""
-        if self._file is None or start >= self._written:
-            return bytes(self._held[start - self._written : end - self._written])
-        return os.pread(self._file.fileno(), end - start, start)
-
-
 class LineStore(Sequence[bytes]):
     """A sequence of lines, in memory up to HELD bytes and else in a temporary file. Parts and sums of sequences share
-    the file, so that they take 16 bytes a line."""
+    the file, so that they take 16 bytes a line; it is read by one thread at a time."""
 
-    def __init__(self, spill: _Spill | None = None) -> None:
-        self._spill = spill or _Spill()
+    def __init__(self, file: tempfile.SpooledTemporaryFile[bytes] | None = None) -> None:
+        self._file = file or tempfile.SpooledTemporaryFile(HELD, prefix="tomserve-items-")  # noqa: SIM115
         self._starts, self._ends = array("Q"), array("Q")
 
     def append(self, line: bytes) -> None:
         """Add a line at the end. Raises MachineError where there is no room for it."""
         try:
-            start = self._spill.append(line)
+            self._starts.append(self._file.seek(0, os.SEEK_END))
+            self._file.write(line)
         except OSError as error:
             raise MachineError(
                 f"the items take more than {HELD >> 20} MB, and no temporary file can take them ({error.strerror}); "
                 "free space, or name another folder by TMPDIR"
             ) from None
-        self._starts.append(start)
-        self._ends.append(start + len(line))
+        self._ends.append(self._starts[-1] + len(line))
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -86,7 +59,9 @@ class LineStore(Sequence[bytes]):
     def __getitem__(self, place: int | slice) -> bytes | list[bytes]:
         if isinstance(place, slice):
             return [self[one] for one in range(*place.indices(len(self)))]
-        return self._spill.read(self._starts[place], self._ends[place])
+        start = self._starts[place]
+        self._file.seek(start)
+        return self._file.read(self._ends[place] - start)
 
     @property
     def size(self) -> int:
@@ -95,7 +70,7 @@ class LineStore(Sequence[bytes]):
 
     def part(self, places: Iterable[int]) -> LineStore:
         """The lines at these places."""
-        part = LineStore(self._spill)
+        part = LineStore(self._file)
         for place in places:
             part._starts.append(self._starts[place])
             part._ends.append(self._ends[place])
