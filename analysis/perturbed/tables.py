@@ -101,7 +101,11 @@ def subsets(rows: pl.DataFrame) -> pl.DataFrame:
 
 def with_overall(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows twice: with their own class, and all of them as the class overall."""
-    return pl.concat([rows, rows.with_columns(pl.lit(OVERALL, rows.schema["perturbation"]).alias("perturbation"))])
+    return pl.concat([rows, as_overall(rows)])
+
+
+def as_overall(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.with_columns(pl.lit(OVERALL, rows.schema["perturbation"]).alias("perturbation"))
 
 
 def in_order(frame: pl.DataFrame) -> pl.DataFrame:
@@ -178,8 +182,7 @@ def counted_by(
 ) -> Iterator[tuple[Record, str | None, pl.DataFrame, Record]]:
     """What `baselines.sums_with_rules` says of each class and of all together, with the stratum of its interval: for a
     class none, for `overall` the stage."""
-    overall = pl.lit(OVERALL, rows.schema["perturbation"]).alias("perturbation")
-    for stratum, frame in ((None, rows), ("stage", rows.with_columns(overall))):
+    for stratum, frame in ((None, rows), ("stage", as_overall(rows))):
         for key, sums, rules in baselines.sums_with_rules(frame, keys, kinds, stratum):
             yield key, stratum, sums, rules
 

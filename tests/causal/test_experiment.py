@@ -148,10 +148,10 @@ def test_too_few_that_can_flip_are_refused_and_what_was_run_is_kept(shared: Path
 
 
 def test_only_items_whose_answers_can_flip_are_moved(shared: Path, tmp_path: Path, monkeypatch) -> None:
-    read, told, advanced = interventions._read_before, [], []
+    read, told, advanced = interventions.read_baseline, [], []
 
-    def other(moves: interventions.Interventions, number: int, order: int) -> AnswerRoles:
-        found = read(moves, number, order)
+    def other(asked: PromptSet, answers: Answers, number: int, order: int, *more: str) -> AnswerRoles:
+        found = read(asked, answers, number, order, *more)
         flipped = number == 0 or (number == 1 and order == 1)
         return replace(found, role=np.full(1, t.ROLES.index("true"), np.int8)) if flipped else found
 
@@ -162,7 +162,7 @@ def test_only_items_whose_answers_can_flip_are_moved(shared: Path, tmp_path: Pat
         def advance(self, count: int) -> None:
             advanced.extend([count] * (told[-1][0] == "re-runs"))
 
-    monkeypatch.setattr(interventions, "_read_before", other)
+    monkeypatch.setattr(interventions, "read_baseline", other)
     run = measure(settings_of("map", shared, FEW, layers=(3,), alphas=(0.01,)), tmp_path / "run", Listener())
     moves = scores_of(run.folder).filter(kind=t.MOVE)
     whole, *rest = moves.group_by("item").agg(pl.len(), pl.col("fitted").n_unique()).sort("len").rows()[::-1]

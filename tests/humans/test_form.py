@@ -28,7 +28,7 @@ class Participant(Watched):
         self.show(form)
 
     def open(self) -> None:
-        """Once more, in a new tab."""
+        """Open the form once more, in a new tab."""
         self.begin_page()
         self.show(self.form)
 

@@ -7,5 +7,5 @@ from tests.helpers.functional_tables import without_layer_tables
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """See there."""
+    """The study of functional Theory of Mind without the tables of single layers, which take most of its time."""
     without_layer_tables(monkeypatch)

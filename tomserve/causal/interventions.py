@@ -26,7 +26,7 @@ from tomserve.benchmarks.counterfactuals import IN_TWIN, Case
 from tomserve.causal import table
 from tomserve.causal.activations import ActivationCache, Answers, Backend, Floats, Ints
 from tomserve.causal.projection import probe
-from tomserve.causal.prompts import ORDERS, AnswerRoles, PromptSet, find_eligible, read_answers, select_answer
+from tomserve.causal.prompts import ORDERS, PromptSet, find_eligible, read_answers, read_baseline
 from tomserve.causal.settings import Settings
 from tomserve.causal.steering import (
     PUBLISHED_ALPHAS,
@@ -58,13 +58,12 @@ class Interventions:
     @cached_property
     def answered(self) -> Floats:
         """The share of the orders of each case in which the likeliest choice is that of the false belief [n]."""
-        return np.array(
-            [
-                np.mean([_read_before(self, number, order).role[0] == table.ROLES.index("false") for order in ORDERS])
-                for number in range(len(self.asked.cases))
-            ],
-            np.float32,
-        )
+        answers, false = self.states.answers, table.ROLES.index("false")
+        said = [
+            [read_baseline(self.asked, answers, number, order).role[0] == false for order in ORDERS]
+            for number in range(len(self.asked.cases))
+        ]
+        return np.asarray(np.mean(said, axis=1), np.float32)
 
     def layer_states(self, layer: int) -> LayerStates:
         """The states of all cases after that block, averaged over both orders, in float64."""
@@ -217,14 +216,6 @@ def _there(moves: Interventions, cells: Sequence[_Cell], number: int) -> list[_C
     ]
 
 
-def _read_before(moves: Interventions, number: int, order: int) -> AnswerRoles:
-    """What a case was answered by before any intervention."""
-    place = moves.asked.place(number, order)
-    return read_answers(
-        moves.asked.cases[number], moves.asked.prompts[place], select_answer(moves.states.answers, place)
-    )
-
-
 def _intervention_rows(
     moves: Interventions, backend: Backend, cells: Sequence[_Cell], number: int, advance: Callable[[int], None]
 ) -> pl.DataFrame:
@@ -238,7 +229,7 @@ def _intervention_rows(
     for order in ORDERS:
         place = moves.asked.place(number, order)
         prompt = moves.asked.prompts[place]
-        before = _read_before(moves, number, order)
+        before = read_baseline(moves.asked, moves.states.answers, number, order)
         wanted = np.stack([moves.states.layer(int(layer))[place] for layer in known])[which]
         wanted += deltas
         wanted[replaces] = deltas[replaces]
@@ -396,9 +387,9 @@ def baseline_rows(asked: PromptSet, answers: Answers) -> pl.DataFrame:
     for number, case in enumerate(asked.cases):
         for told in table.TOLD:
             for order in ORDERS:
-                if (place := asked.place(number, order, told)) < 0:
+                if asked.place(number, order, told) < 0:
                     continue
-                one = read_answers(case, asked.prompts[place], select_answer(answers, place))
+                one = read_baseline(asked, answers, number, order, told)
                 found.append(
                     {
                         "item": case.f.id,

@@ -309,17 +309,13 @@ def read_answers(case: Case, prompt: Prompt, answers: Answers) -> AnswerRoles:
 def find_eligible(asked: PromptSet, answers: Answers) -> Sequence[bool]:
     """For each case whether the false-belief item is answered, strictly read, by the false-belief choice in both
     orders."""
-    found = []
-    for number, case in enumerate(asked.cases):
-        both = []
-        for order in ORDERS:
-            place = asked.place(number, order)
-            one = read_answers(case, asked.prompts[place], select_answer(answers, place))
-            both.append(bool(one.strict[0]) and ROLES[one.role[0]] == "false")
-        found.append(all(both))
-    return found
+    both = ([read_baseline(asked, answers, number, order) for order in ORDERS] for number in range(len(asked.cases)))
+    return [all(bool(one.strict[0]) and ROLES[one.role[0]] == "false" for one in orders) for orders in both]
 
 
-def select_answer(answers: Answers, place: int) -> Answers:
-    """The answer at one place, as answers of their own."""
-    return Answers(answers.logits[place : place + 1], answers.top[place : place + 1])
+def read_baseline(asked: PromptSet, answers: Answers, number: int, order: int, told: str = FALSE) -> AnswerRoles:
+    """What one telling of a case, which it has to have, was answered by before any intervention. answers: to all
+    prompts."""
+    place = asked.place(number, order, told)
+    one = Answers(answers.logits[place : place + 1], answers.top[place : place + 1])
+    return read_answers(asked.cases[number], asked.prompts[place], one)

@@ -91,7 +91,7 @@ class Reader:
         return model_names(self.target)
 
 
-AskingPhases = Callable[[Target, Phase], None]
+PhaseDriver = Callable[[Target, Phase], None]
 """Has a server asked a phase to its end."""
 
 
@@ -403,7 +403,7 @@ def ask_about(
     journal: Journal,
     names: Collection[str],
     items: Callable[[Collection[str]], Iterable[Item]],
-    run: AskingPhases,
+    run: PhaseDriver,
     what: str,
 ) -> None:
     """Ask a second model about the items of these names that have no final reply in the journal, in the way that its
@@ -435,7 +435,7 @@ def ask_about(
 
 
 def ask_items(
-    reader: Reader, items: Mapping[str, Item], path: Path, field: str, run: AskingPhases, what: str
+    reader: Reader, items: Mapping[str, Item], path: Path, field: str, run: PhaseDriver, what: str
 ) -> dict[str, Row]:
     """Ask a second model about each of these items, which stand under their ids; returns the last row of each. path,
     field: the file of the replies, and the field of its rows that holds the model's mark. run, what: as for

@@ -17,7 +17,7 @@ from tomserve.content import files, output_path
 from tomserve.engine.retry import RetryPolicy
 from tomserve.items import Item, write_items
 from tomserve.runs.conversations import AskingPhase, LoopRunner, Phase, PhaseRunner, run_asking
-from tomserve.runs.grader import AskingPhases, Reader, ask_items, reader_at
+from tomserve.runs.grader import PhaseDriver, Reader, ask_items, reader_at
 from tomserve.runs.progress import Listener, SilentListener, Stop
 from tomserve.scoring.score import read_response
 from tomserve.scoring.thoughts import split_thoughts
@@ -70,7 +70,7 @@ class RewritingJob:
     rewriter: Reader
     verifier: Reader
     journal: Path  # where the replies are kept
-    run: AskingPhases
+    run: PhaseDriver
     made: dict[tuple[str, Kind], Item] = field(default_factory=dict)  # the verified variants by item and kind
     dropped: dict[tuple[str, Kind], str] = field(default_factory=dict)  # why there is none
     right: Counter[str] = field(default_factory=Counter)
@@ -185,7 +185,7 @@ def write_variants(
             made[of, kind] = one
     job = None
     if rewriter is not None:
-        job = _plan_job(items, dropped, (rewriter, verifier), out, run)
+        job = _plan_job(items, dropped, rewriter, verifier, out, run)
         if job.jobs:
             with files.refuse_os_errors(job.journal.parent, "cannot be made", "choose another place by --out"):
                 job.journal.parent.mkdir(parents=True, exist_ok=True)
@@ -207,16 +207,17 @@ def rewriting_journal(out: Path) -> Path:
 def _plan_job(
     items: Sequence[Item],
     dropped: Mapping[tuple[str, Kind], str],
-    readers: tuple[Reader, Reader | None],
+    rewriter: Reader,
+    verifier: Reader | None,
     out: Path,
-    run: AskingPhases,
+    run: PhaseDriver,
 ) -> RewritingJob:
     """What is left for the rewriter of what no rule could make."""
     known = {item.id: item for item in items}
     left = [(known[of], kind) for (of, kind), why in dropped.items() if kind in rewriting.REWRITTEN and why != TAKEN]
     jobs, wanted, hopeless = rewriting.plan_jobs(left)
-    rewriter, verifier = readers[0], readers[1] or reader_at(readers[0].target, VERIFIER)
-    job = RewritingJob({job.name: job for job in jobs}, wanted, rewriter, verifier, rewriting_journal(out), run)
+    verifies = verifier or reader_at(rewriter.target, VERIFIER)
+    job = RewritingJob({job.name: job for job in jobs}, wanted, rewriter, verifies, rewriting_journal(out), run)
     job.dropped = {(item.id, kind): why for item, kind, why in hopeless}
     return job
 

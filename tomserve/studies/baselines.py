@@ -166,14 +166,13 @@ def records_of_counts(counts: pl.DataFrame, keys: Sequence[str], kinds: RuleKind
             yield {**{name: row[name] for name in keys}, **record}
 
 
-def rule_columns(rows: pl.DataFrame, kinds: RuleKinds, stratum: str | None = None, interval: bool = True) -> Record:
+def rule_columns(rows: pl.DataFrame, kinds: RuleKinds, interval: bool = True) -> Record:
     """What stands beside the accuracy of these rows of one model and strategy: RULE_COLUMNS, or KNOWN_COLUMNS without
-    `interval`. stratum: the column whose values are the units of the interval; None for clusters."""
-    best = next(iter(count_rules(rows, kinds)), None)
-    keys, sums = [stratum] if stratum else [], None
+    `interval`, which is over clusters."""
+    best, sums = next(iter(count_rules(rows, kinds)), None), None
     if best is not None and interval:
-        sums = contrasts.sums_of_pairs(pair_with_rule(rows, pl.col(best["column"]), keys), keys)
-    return rule_columns_of_sums(best, sums, not interval, stratum)
+        sums = contrasts.sums_of_pairs(pair_with_rule(rows, pl.col(best["column"])))
+    return rule_columns_of_sums(best, sums, not interval)
 
 
 def sums_with_rules(
@@ -184,13 +183,12 @@ def sums_with_rules(
     since a query takes longer than the rows of one combination."""
     by = [*keys, *([stratum] if stratum else [])]
     counts = rows.group_by(keys, maintain_order=True).agg(rule_sums(kinds))
-    ranked = [rank_rules(row, kinds.by_column) for row in counts.iter_rows(named=True)]
-    best = [one[0] if one else None for one in ranked]
+    best = [next(iter(rank_rules(row, kinds.by_column)), None) for row in counts.iter_rows(named=True)]
     sums = _partition(contrasts.sums_of_answers(rows, by), keys)
     pairs: dict[tuple[Any, ...], pl.DataFrame] = {}
     if read := sorted({one["column"] for one in best if one is not None}):
         chosen = counts.select(*keys, pl.Series("best", [one and one["column"] for one in best], pl.String))
-        beside = rows.select(*by, *({"cluster", "correct", "faulty", *read} - {*by})).join(
+        beside = rows.select(*by, "cluster", "correct", "faulty", *read).join(
             chosen.drop_nulls("best"), on=list(keys), nulls_equal=True, maintain_order="left"
         )
         right = pl.coalesce(pl.when(pl.col("best") == name).then(name) for name in read)

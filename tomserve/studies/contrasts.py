@@ -346,10 +346,11 @@ def matched_contrast(data: pl.DataFrame, treated: pl.Series, *, stratum: str, po
     is of the treated arm. pool: None for one class; NEW or THESE where all classes are pooled, and the interval is to
     speak for stages not yet written or for those at hand. All numbers are over the strata that have both arms, each
     counted once; with THESE both shares, and the bounds, are those of a fitted model."""
-    sums, arm = data, treated.cast(pl.Boolean).to_numpy()
+    sums, treated = data, treated.cast(pl.Boolean).alias(ARM)
     if "answers" not in data.columns:
-        sums = sums_of_answers(data.with_columns(treated.cast(pl.Boolean).alias(ARM)), [stratum, ARM])
-        arm = sums[ARM].to_numpy()
+        sums = sums_of_answers(data.with_columns(treated), [stratum, ARM])
+        treated = sums[ARM]
+    arm = treated.to_numpy()
     of_stratum, of_cluster = (integer_codes(sums[name]) - 1 for name in (stratum, "cluster"))
     order = np.lexsort((arm, of_cluster, of_stratum))  # so that sums do not depend on the order of the rows
     of_stratum, of_cluster, arm = of_stratum[order], of_cluster[order], arm[order]

@@ -173,8 +173,9 @@ def find_plan(experiment: Experiment, patience: float = 120.0) -> Plan | None:
     found = background.require(computation)
     if found is None and WAITING.acquire(blocking=False):
         try:
-            while (found := background.require(computation)) is None and time.monotonic() < until:
+            while found is None and time.monotonic() < until:
                 time.sleep(LOOK)
+                found = background.require(computation)
         finally:
             WAITING.release()
     return None if found is None else _plans.validate_python(found.facts)
