@@ -18,7 +18,7 @@ from tomserve import benchmarks
 from tomserve.benchmarks import get, load
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, ContentError, MachineError
-from tomserve.items import items_digest, read_ids, write_items
+from tomserve.items import items_digest, read_ids, read_items, write_items
 from tomserve.items.draw import limit_items, share_of
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs import item_store
@@ -27,6 +27,7 @@ from tomserve.runs.conversations import Conversations, Questions, count_requests
 from tomserve.runs.item_store import ItemStore, LineStore, sort_key, sort_places
 from tomserve.runs.journal import Journal
 from tomserve.runs.runfolder import store_items
+from tomserve.variants import CHOICES, make_variant
 
 
 def filled(count: int) -> tuple[LineStore, list[bytes]]:
@@ -192,6 +193,27 @@ def test_a_stock_knows_the_sizes_of_its_items() -> None:
     assert (list(stock.characters), list(stock.parts)) == (texts, [6, 6, 6])
     part = stock.take(2)
     assert list(part.characters) == [texts[int(name[-1]) - 1] for name in part.ids]
+
+
+def test_a_large_file_is_checked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(item_store, "CHECKED", 1)
+    path, base = tmp_path / "items.jsonl", make_item(1)
+    write_items(path, [base, make_variant(make_item(2), CHOICES, by="record"), make_item(2)])
+
+    def read(times: list[int]) -> ItemStore:
+        return item_store.read_checked(path, lambda: times.append(1) or read_items(path))
+
+    asked: list[int] = []
+    first, again = read(asked), read(asked)
+    assert len(asked) == 1, "the second time nothing is checked"
+    assert (list(again), again.ids, again.digest()) == (list(first), first.ids, first.digest())
+    assert (again.characters, again.parts, again.benchmarks) == (first.characters, first.parts, first.benchmarks)
+    assert [len(part) for part in again.split_variants()] == [2, 1]
+    path.write_bytes(path.read_bytes().replace(b'"answer":"tea"', b'"answer":"ink"', 1))
+    with pytest.raises(ContentError, match="answer 'ink' is not among the choices"):
+        read([])
+    path.write_bytes(base.to_json() + b" \n")
+    assert [list(read(asked)), list(read(asked)), len(asked)] == [[base], [base], 3], "written by somebody else"
 
 
 MODULE = """from pathlib import Path

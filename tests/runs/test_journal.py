@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from tests.helpers.asking import SCHEMA, row
+from tomserve.content import compact_index
 from tomserve.content.compact_index import Index
 from tomserve.content.paths import run_name
 from tomserve.engine.request import Identity, Request, Sampling
@@ -190,13 +191,17 @@ def test_rows_are_checked_alike_by_the_short_and_the_long_way(monkeypatch: pytes
     assert {type(one) for one in short} >= {str}, "some are refused"
 
 
-def test_the_index_agrees_with_a_dictionary() -> None:
+@pytest.mark.parametrize("many", [10, 10_000])
+def test_the_index_agrees_with_a_dictionary(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compact_index, "MANY", many)
     source = random.Random(0)
     index, plain = Index(), {}
     for number in range(5_000):
         key = source.choice([("a", 0), ("b", number), source.getrandbits(8), str(source.getrandbits(8))])
         index.add(key, number)
         plain.setdefault(key, []).append(number)
+        if number < 2_000 and not number % 37:
+            assert list(index.get(key)) == plain[key]
     assert len(index) == 5_000
     assert all(list(index.get(key)) == values for key, values in plain.items())
     assert ("a", 0) in index

@@ -7,6 +7,7 @@ from tomserve.items.files import (
     read_ids,
     read_items,
     read_line,
+    read_written_lines,
     write_chunks,
     write_items,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "read_ids",
     "read_items",
     "read_line",
+    "read_written_lines",
     "where",
     "write_chunks",
     "write_items",

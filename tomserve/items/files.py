@@ -70,6 +70,11 @@ def read_ids(path: Path) -> Iterator[str]:
     return (identifier for _, identifier in _json_lines(path, line_id))
 
 
+def read_written_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file that `write_items` wrote, without their ends. Raises ContentError where it cannot be read."""
+    return (line for _, line in _json_lines(path, lambda path, number, line: line.removesuffix(b"\n")))
+
+
 def line_id(path: Path, number: int, line: bytes) -> str:
     """The id of the item on a line of a file that was checked when it was written. Raises as `read_line` does."""
     data = _json(line)

@@ -11,19 +11,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
 import tempfile
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 import orjson
 
-from tomserve.content import digest_of
-from tomserve.errors import MachineError
-from tomserve.items import Factor, Item, is_variant, where
+from tomserve.content import PACKAGE, cache, code_digest, digest_of, files
+from tomserve.errors import ConfigError, MachineError
+from tomserve.items import Factor, Item, is_variant, read_written_lines, where
 from tomserve.items.draw import WHOLE_CLUSTERS, Draw, describe, draw_places, share_of
 
 HELD = 1 << 24  # so many bytes of lines are held in memory at most before they go to the file
@@ -153,13 +155,30 @@ class ItemStore(Sequence[Item]):
         self.parts = array("I")
         self.draw = draw or WHOLE_CLUSTERS
         self.benchmarks: set[str] = set()
+        self.may_have_variants = False
         self._digest: str | None = None
         for item in items:
-            self.benchmarks.add(item.benchmark)
-            self.lines.append(item.to_json())
-            self.ids.append(item.id)
-            self.characters.append(sum(map(len, (*item.story, item.question, *item.choices))))
-            self.parts.append(len(item.story) + len(item.choices))
+            self._append(item.to_json(), vars(item))
+
+    @classmethod
+    def of_checked(cls, lines: Iterable[bytes], digest: str) -> ItemStore:
+        """The items of lines that `Item.to_json` wrote and that were checked then. digest: as `digest` gives it."""
+        store = cls()
+        for line in lines:
+            store._append(line, orjson.loads(line))
+        store._digest = digest
+        return store
+
+    def _append(self, line: bytes, fields: Mapping[str, Any]) -> None:
+        """Add an item that was checked: its line, and its fields by name."""
+        story, question, choices = fields["story"], fields["question"], fields["choices"]
+        self.benchmarks.add(fields["benchmark"])
+        self.lines.append(line)
+        self.ids.append(fields["id"])
+        self.characters.append(sum(map(len, story)) + len(question) + sum(map(len, choices)))
+        self.parts.append(len(story) + len(choices))
+        if fields.get("base") is not None:
+            self.may_have_variants = True
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -207,6 +226,7 @@ class ItemStore(Sequence[Item]):
     def part(self, places: Sequence[int]) -> ItemStore:
         """The items at these places."""
         part = ItemStore(draw=self.draw)
+        part.may_have_variants = self.may_have_variants
         part.ids = [self.ids[place] for place in places]
         part.lines = self.lines.part(places)
         part.characters = array("I", (self.characters[place] for place in places))
@@ -216,12 +236,15 @@ class ItemStore(Sequence[Item]):
     def concat(self, other: ItemStore) -> ItemStore:
         """These items and then the others, drawn as these are."""
         both = ItemStore(draw=self.draw)
+        both.may_have_variants = self.may_have_variants or other.may_have_variants
         both.ids, both.lines = self.ids + other.ids, self.lines.concat(other.lines)
         both.characters, both.parts = self.characters + other.characters, self.parts + other.parts
         return both
 
     def split_variants(self) -> tuple[ItemStore, ItemStore]:
         """The items that are no variants, and those that are."""
+        if not self.may_have_variants:
+            return self, ItemStore(draw=self.draw)
         variants, others = array("Q"), array("Q")
         for place, line in enumerate(self.lines):
             (variants if is_variant(line) else others).append(place)
@@ -242,3 +265,29 @@ class ItemStore(Sequence[Item]):
         for place, line in enumerate(self.lines):
             data = orjson.loads(line)
             yield DrawEntry(data["id"], data["cluster"], data["factors"], data.get("base"), place)
+
+
+CHECKED = 1 << 24
+"""It is kept of a file of at least so many bytes that its items were checked."""
+
+
+def read_checked(path: Path, read: Callable[[], Iterable[Item]]) -> ItemStore:
+    """The items of a file, which `read` yields. Where a large file holds just what `Item.to_json` writes, the user's
+    cache keeps its digest, and the next time its items need not be checked before they are used. Raises as `read`
+    does."""
+    try:
+        size, found = files.digest_file(path)
+    except (OSError, ConfigError):
+        size = 0
+    if size < CHECKED:
+        return ItemStore(read())
+    place = cache.place("checked", found.encode(), code_digest([PACKAGE / "items"]).encode())
+    if (kept := cache.find(place)) is not None:
+        with kept:
+            return ItemStore.of_checked(read_written_lines(path), kept.read().decode())
+    store, written = ItemStore(read()), hashlib.sha256()
+    for line in store.lines:
+        written.update(line + b"\n")
+    if found == f"sha256:{written.hexdigest()}":
+        cache.keep(place, store.digest().encode())
+    return store

@@ -101,7 +101,7 @@ class Journal:
     ) -> None:
         self.path = path
         self._marks = dict(marks or {})
-        self.final = Index()  # the identities that are never asked again
+        self.final = Index()  # the identities that are never asked again, once for each final row
         self.closed = Index()  # the conversations of several turns that have ended, by the identities of first turns
         self.further: set[tuple[str, str, int]] = set()  # open ones with a final row of a later turn
         self.asked: set[str] = set()  # the strategies that have at least one row
@@ -146,8 +146,7 @@ class Journal:
         elif self.failed:
             self.failed.pop(identity, None)
         if status in FINAL:
-            if identity not in self.final:
-                self.final.add(identity)
+            self.final.add(identity)
             if row.get(CLOSES) is not None:
                 self.closed.add(identity._replace(turn=0))
                 self.further.discard(identity.question)

@@ -32,7 +32,7 @@ from tomserve.errors import ConfigError, RunMismatchError, one_of
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.conversations import Questions
-from tomserve.runs.item_store import ItemStore
+from tomserve.runs.item_store import ItemStore, read_checked
 from tomserve.runs.manifest import AskedStrategy, Manifest, VariantsRecord, short_text
 from tomserve.runs.noise_check import NoiseSample
 from tomserve.runs.open_again import parse_statuses
@@ -637,7 +637,12 @@ def _load_items(options: EvalOptions, benchmark: Benchmark, waiting: WaitPolicy)
     if not options.items:
         if options.path is not None:
             note_dataset(options.path)
-        every = ItemStore(_tell_progress(benchmark.items(options.path, options.gold, benchmarks.ALL), waiting))
+
+        def read() -> Iterator[Item]:
+            return _tell_progress(benchmark.items(options.path, options.gold, benchmarks.ALL), waiting)
+
+        own = options.path if benchmark.name == benchmarks.ANYBODYS else None
+        every = ItemStore(read()) if own is None else read_checked(own.expanduser(), read)
     else:
         every = options.items if isinstance(options.items, ItemStore) else ItemStore(require_choices(options.items))
         if twice := [name for name, count in Counter(every.ids).items() if count > 1]:
