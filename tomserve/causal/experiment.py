@@ -113,14 +113,15 @@ class Machine:
 
 
 def _measured_rate() -> float:
-    """Operations a second of this CPU in float32, of which a model reaches about half, as do maps in float64: by the
-    quickest of the products of two matrices in a fifth of a second."""
-    left = np.ones((512, 512), np.float32)
+    """Operations a second of all cores of this CPU in float32, as a model reaches them, and maps in float64: the
+    quickest of many small products of matrices on one core, as often as there are cores. A product that small takes no
+    second thread, which on a busy machine would wait, and reaches half of what a large one does, as a model does."""
+    left, product = np.ones((48, 48), np.float32), np.empty((48, 48), np.float32)
     begun, quickest = time.perf_counter(), float("inf")
     while (now := time.perf_counter()) - begun < 0.2:
-        left @ left
+        np.matmul(left, left, product)
         quickest = min(quickest, time.perf_counter() - now)
-    return 0.5 * 2 * 512**3 / quickest
+    return (os.cpu_count() or 1) * 2 * 48**3 / quickest
 
 
 def estimate_cost(checkpoint: Checkpoint, work: Workload, machine: Machine) -> list[Figure]:
