@@ -56,10 +56,14 @@ def test_the_size_of_a_batch_changes_no_p(cells: int, monkeypatch: pytest.Monkey
     assert (paired.sign_flip_p(d, 500, seed=2), permutation_p(*columns, draws=500)) == wanted
 
 
-def test_flips_by_size_have_the_distribution_of_flips_one_by_one() -> None:
+@pytest.mark.parametrize("round_from", [100, 2000, 10_000])
+def test_flips_by_size_have_the_distribution_of_flips_one_by_one(
+    round_from: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The mean of 3,000 differences of two sizes: normal with the standard deviation of the root of their squares."""
     from scipy.stats import kstest
 
+    monkeypatch.setattr(paired, "ROUND", round_from)
     d = np.repeat([0.25, -0.25, 0.5], 1000)
     sizes, counts = paired._sizes(d)
     assert (sizes.tolist(), counts.tolist()) == ([0.25, 0.5], [2000, 1000])

@@ -29,6 +29,7 @@ SINGLY = 1024  # Up to so many units, every unit is flipped by itself
 ROUNDED = 1e-11
 _EQUAL = 100 * float(np.finfo(np.float64).eps)  # As scipy's: so far apart, in the largest difference, are equal means
 _WORTH = 32  # One binomial draw takes about as long as flipping this many units one by one
+ROUND = 100  # A binomial draw of so many coins is taken from a rounded normal one: no tail differs by more than .001
 
 
 def sign_flip_p(differences: Floats, draws: int, seed: int) -> float:
@@ -80,10 +81,12 @@ def _singly(differences: Floats, draws: int, rng: np.random.Generator) -> Iterat
 
 def _by_size(sizes: Floats, counts: npt.NDArray[np.int64], draws: int, rng: np.random.Generator) -> Iterator[Floats]:
     """Null means in batches, units of the same size flipped together by one binomial draw."""
-    units = int(counts.sum())
+    few, many = counts[counts < ROUND], counts[counts >= ROUND]
+    sizes, units = np.concatenate([sizes[counts < ROUND], sizes[counts >= ROUND]]), counts.sum()
     for rows in batches(draws, sizes.size):
-        positive = rng.binomial(counts, 0.5, size=(rows, sizes.size))
-        yield (2 * positive - counts) @ sizes / units
+        drawn = 2 * rng.binomial(few, 0.5, size=(rows, few.size)) - few
+        rounded = 2 * np.rint((rng.standard_normal((rows, many.size)) * np.sqrt(many) + many) / 2) - many
+        yield np.hstack([drawn, rounded]) @ sizes / units
 
 
 def step_up(p: Floats) -> Floats:
