@@ -68,6 +68,7 @@ LINK, PIPE = "a link", "a pipe"
 BROKEN: dict[str, dict[str, str | bytes]] = {
     "types": {"manifest.json": b'{"schema": 1, "benchmark": 5, "model": ["x"], "strategies": 7}'},
     "card": {"workbench.json": b'{"schema": 1, "owner": 5, "job": "x"}'},
+    "depth": {"workbench.json": b'{"schema": 1, "job": %b}' % (b"[" * 300 + b"]" * 300)},
     "links": dict.fromkeys(("responses.jsonl", "items.jsonl"), LINK),
     "pipe": {"responses.jsonl": PIPE},
     "pipes of the log": dict.fromkeys(("log.txt", "console.txt", "progress.json"), PIPE),
@@ -105,6 +106,7 @@ def test_a_broken_run_is_told_of_in_words_on_every_page(how: str, monkeypatch: p
         assert answer.status_code < 500, (address, answer.text[-500:])
         assert "<h1" in answer.text, address
         assert "root:x:0" not in answer.text, address
+    assert str(runs_root()) not in me.get("/api/v1/runs/broken").text + me.get("/api/v1/progress/broken").text
     assert "sound" in me.get("/").text
 
 

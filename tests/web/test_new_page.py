@@ -101,6 +101,7 @@ def test_a_file_is_uploaded_downloaded_and_the_same(monkeypatch: pytest.MonkeyPa
         ("limit: x\n", "experiment.yaml:1: limit: expected a whole number"),
         ("modle: x\n", "did you mean"),
         ("a: [\n", "broken YAML"),
+        ("extra_body: {a: 99999999999999999999}", "expected an object of JSON"),
         ("", "is empty"),
         ("x: 1\n" * 20_000, "65,536 characters"),
     ],

@@ -420,15 +420,19 @@ def refuse_os_errors(path: Path, what: str = "cannot be read", way_out: str = ""
 
 def read_json(path: Path, way_out: str) -> Any:
     """What a small file of JSON holds. Raises ConfigError by file and line (with `way_out`) where it is none, too long,
-    or a link, a pipe or the like; FileNotFoundError and OSError."""
+    nested more deeply than can be written again, or a link, a pipe or the like; FileNotFoundError and OSError."""
     with open_for_reading(path) as file:
         text = file.read(LONGEST_LINE + 1)
     if len(text) > LONGEST_LINE:
         raise ConfigError(f"{path}: has more than {LONGEST_LINE >> 20} MB; expected a small file of JSON; {way_out}")
     try:
-        return orjson.loads(text)
+        data = orjson.loads(text)
+        orjson.dumps(data)
     except orjson.JSONDecodeError as error:
         raise ConfigError(f"{path}:{error.lineno}: not JSON ({error.msg}); {way_out}") from None
+    except orjson.JSONEncodeError:
+        raise ConfigError(f"{path}: is nested too deeply; {way_out}") from None
+    return data
 
 
 CHUNK = 1 << 20  # bytes that are read at once from the beginning to the end of a file

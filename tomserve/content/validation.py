@@ -341,6 +341,8 @@ def _parse_yaml(text: str, path: Path) -> tuple[Any, YamlLines]:
         raise ContentError(f"broken YAML: {' '.join(str(error).split())}", path=path) from None
     except (ValueError, RecursionError) as error:
         raise ContentError(f"broken YAML: {' '.join(str(error).split())}", path=path) from None
+    except (LookupError, AttributeError, TypeError):
+        raise ContentError("broken YAML: a value is none of its tag, as in `!!bool x`", path=path) from None
     finally:
         if loader is not None:
             loader.dispose()

@@ -34,7 +34,8 @@ from tomserve.errors import TomserveError
 from tomserve.serving import keys
 from tomserve.web import accounts
 from tomserve.web.accounts import LoginThrottle, Person, Role, Sessions, Users, same_secret
-from tomserve.web.page_templates import render_page
+from tomserve.web.background import without_paths
+from tomserve.web.page_templates import render_page, stamp
 from tomserve.web.queue import Queue
 from tomserve.web.run_index import RunEntry, RunIndex
 from tomserve.web.settings import Settings
@@ -183,7 +184,7 @@ STATIC = "/static/"
 
 def missing_headers(path: str, query: bytes, sent: set[bytes]) -> list[tuple[bytes, bytes]]:
     """The headers that a response to a request for that path has to be given. sent: the names of those it has."""
-    kept = CACHED if path.startswith(STATIC) and query.startswith(b"v=") else "no-store"
+    kept = CACHED if path.startswith(STATIC) and query == f"v={stamp()}".encode() else "no-store"
     wanted = {**HEADERS, "cache-control": kept}
     return [(name.encode(), value.encode()) for name, value in wanted.items() if name.encode() not in sent]
 
@@ -273,7 +274,8 @@ def status_of(error: TomserveError) -> int:
 
 
 def error_response(request: Request, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
-    """The answer to a request that cannot be done, in the form that it asks for."""
+    """The answer to a request that cannot be done, in the form that it asks for; where the runs lie is not told."""
+    sentence = without_paths(sentence)
     if request.url.path.startswith(API):
         return JSONResponse({"error": sanitize(sentence)}, status, headers=headers)
     if request.headers.get("hx-request"):

@@ -329,6 +329,8 @@ def _read_entry(name: str, folder: Path) -> RunEntry:
             line = _of_experiment(evaluate.read_experiment(folder / evaluate.EXPERIMENT_FILE))
     except (ConfigError, OSError) as error:
         line = {"broken": str(error).replace(f"{folder}/", "")[:LONGEST]}
+    except Exception as error:  # whatever is in a file of strangers, the list of all runs is shown
+        line = {"broken": f"cannot be read ({type(error).__name__})"}
     return RunEntry(name=name, folder=folder, card=card, **line)
 
 

@@ -35,6 +35,7 @@ from tomserve.runs.progress import Progress
 from tomserve.status import ANSWERS as READABLE
 from tomserve.web import run_index
 from tomserve.web.accounts import Person
+from tomserve.web.background import without_paths
 from tomserve.web.page_templates import read_moment
 from tomserve.web.run_index import ENDED, Card, RunEntry, RunIndex, State
 from tomserve.web.tally import Tally, find_tallies
@@ -119,7 +120,7 @@ def look(folder: Path, name: str, rows: int = 0) -> RunStatus:
     try:
         card = run_index.read_card(folder)
     except ConfigError as error:
-        said = str(error)
+        said = without_paths(str(error))
     state = state_of(card, running=running, complete=not running and _complete(folder))
     if card.job is not None and card.job.said:
         said = card.job.said

@@ -342,8 +342,13 @@ class Experiment(RecordedOptions):
     @pydantic.field_validator("extra_body", mode="before")
     @classmethod
     def _as_object(cls, given: Any) -> Any:
-        """A form gives it as text."""
-        return orjson.loads(given) if isinstance(given, str) else given
+        """A form gives it as text; what cannot be written again, as it is nested too deeply, is none."""
+        found = orjson.loads(given) if isinstance(given, str) else given
+        try:
+            orjson.dumps(found)
+        except TypeError as error:
+            raise ValueError(f"expected an object of JSON ({error})") from None
+        return found
 
     @pydantic.field_validator("thinking", mode="before")
     @classmethod

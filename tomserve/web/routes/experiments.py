@@ -33,6 +33,7 @@ from tomserve.serving.probe import Probe
 from tomserve.web import queue, run_status
 from tomserve.web.access import Reader, Runner, workbench
 from tomserve.web.accounts import Person
+from tomserve.web.background import without_paths
 from tomserve.web.page_templates import render_page
 from tomserve.web.planning import MATTER, find_plan
 from tomserve.web.run_index import RunEntry
@@ -360,7 +361,7 @@ def new(request: Request, person: Reader, like: str = "", servers: str = "") -> 
         except NoSuchRunError:
             raise
         except ConfigError as error:
-            said = str(error)
+            said = without_paths(str(error))
     else:
         form = form_of_request(sent or _first_fields())
         _check(form, request, person)
