@@ -45,6 +45,7 @@ PIECES = [{"content": '{"answer":'}, {"content": '"tea"}'}]
         (b"data: " + whole(ANSWER) + b"\n\ndata: [DONE]", ANSWER, None),
         (b"\n\n  \n" + whole(ANSWER), ANSWER, None),
         (b'{"code": 0, "data": %b}' % whole(ANSWER), ANSWER, None),
+        (b'{"data": {"deep": %b, %b}' % (b"[" * 300 + b"]" * 300, whole(ANSWER)[1:]), ANSWER, None),
         (whole(ANSWER).replace(b'"message": {"role"', b'"delta": {"role"'), ANSWER, None),
         (whole(tool_calls=[{"function": CALLED}]), ANSWER, None),
         (whole("", tool_calls=[{"function": {"arguments": {"answer": "tea"}}}], reasoning="Hm."), ANSWER, "Hm."),

@@ -28,8 +28,11 @@ def read_reply(code: int, raw: bytes) -> Reply:
             begun = raw.lstrip(_BLANK)
             foreign = bool(begun) and not begun.startswith((b"{", b"[", *_EVENTS))  # else it was broken off
             return Reply(http(code) if code != 200 else MALFORMED, error=str(error), foreign=foreign)
-    if code != 200:
-        return _read_error(code, data)
+    return _read_completion(data) if code == 200 else _read_error(code, data)
+
+
+def _read_completion(data: Any) -> Reply:
+    """The reply that the data of a chat completion make."""
     try:
         choice = data["choices"][0]
         message = choice["message"]
@@ -44,7 +47,7 @@ def read_reply(code: int, raw: bytes) -> Reply:
             text, reasoning = _odd_text(message, text, reasoning)
     except (TypeError, KeyError, IndexError, AttributeError):
         inner = _unwrap(data)
-        return _read_error(200, data) if inner is None else read_reply(200, orjson.dumps(inner))
+        return _read_error(200, data) if inner is None else _read_completion(inner)
     finish, refusal = _text(finish), _text(refusal)
     reply = Reply(OK, None, reasoning, finish, _usage(data), _text(data.get("model")) or None)
     if "provider" in data or "system_fingerprint" in data:
