@@ -60,7 +60,9 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_it_lets_in_whoever_has_the_address_and_ends_by_a_signal(number: int, capsys, monkeypatch) -> None:
     tokens: list[str] = []
-    monkeypatch.setattr(access, "STRANGERS_TIME", 1.0)
+    monkeypatch.setattr(access, "STRANGERS_TIME", 0.5)
+    monkeypatch.setattr(app, "GRACE", 0.5)
+    deaf: list[socket.socket] = []  # which read nothing of what they have asked for
 
     def visit(opened: str) -> None:
         base, _, token = opened.partition("/?token=")
@@ -73,9 +75,19 @@ def test_it_lets_in_whoever_has_the_address_and_ends_by_a_signal(number: int, ca
                 stranger.sendall(b"a: " + b"x" * (1 << 20) + b"\r\n")
                 sent += 1
         assert sent < 64
-        with socket.create_connection(("127.0.0.1", httpx.URL(base).port), 10) as stranger:
-            stranger.sendall(b"GET / HTTP/1.1\r\n")  # and nothing more
-            assert stranger.recv(1) == b""
+        answered = f"GET / HTTP/1.1\r\nHost: {base[7:]}\r\nContent-Length: 9\r\n\r\n"
+        for begun, rest in (("GET / HTTP/1.1\r\n", b""), (answered, b"1")):
+            with socket.create_connection(("127.0.0.1", httpx.URL(base).port), 10) as stranger:
+                stranger.sendall(begun.encode())
+                if rest:
+                    assert stranger.recv(1)
+                    stranger.sendall(rest)
+                while stranger.recv(1 << 16):  # and nothing more is sent
+                    pass
+        deaf.append(socket.socket())
+        deaf[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+        deaf[-1].connect(("127.0.0.1", httpx.URL(base).port))
+        deaf[-1].sendall(f"GET /static/htmx.min.js HTTP/1.1\r\nHost: {base[7:]}\r\n\r\n".encode() * 40)
         with httpx.Client(follow_redirects=True) as person:
             assert person.get(opened.replace("/?", "/nothing?")).status_code == 404
             assert "server" not in person.get(f"{base}/static/workbench.css").headers
@@ -113,6 +125,8 @@ def test_databases_are_made_again_from_the_folders_unless_a_workbench_runs(cli: 
         tell("http://127.0.0.1:1")
         refused = cli("web", "--rebuild")
     assert (refused.code, "http://127.0.0.1:1" in refused.err) == (2, True)
+    os.mkfifo(runs_root() / ".web/cards.lock")
+    refuses_in_a_line(cli("web", "--rebuild"), "cards.lock: is a named pipe")
     shutil.move(runs_root() / ".web", runs_root() / "elsewhere")
     (runs_root() / ".web").symlink_to("elsewhere")
     refuses_in_a_line(cli("web", "--rebuild"), ".web: is a symbolic link")

@@ -79,6 +79,8 @@ def web(
     )
     for place in (settings.folder, *settings.folder.glob("*")):  # the folder of runs may come from somebody else
         files.refuse_link(place)
+        if not place.is_dir() or place.suffix == ".lock":
+            files.check_regular(place)  # a pipe in the place of a lock would keep everybody from submitting
     if role is not None and add_user is None:
         raise ConfigError("--role goes with --add-user, which adds somebody of that role")
     ends = {"--add-user": add_user, "--remove-user": remove_user, "--add-token": add_token, "--rebuild": rebuild}

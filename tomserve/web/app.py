@@ -67,8 +67,8 @@ def make_app(settings: Settings) -> FastAPI:
 
 
 class Connection(H11Protocol):
-    """A connection that is closed where the head of a request does not arrive in time: whoever holds many connections
-    and sends nothing would keep everybody out."""
+    """A connection that is closed where the head of a request, or the rest of a body that was answered already, does
+    not arrive in time: whoever holds many connections and sends nothing would keep everybody out."""
 
     _late: asyncio.TimerHandle | None = None
 
@@ -82,6 +82,11 @@ class Connection(H11Protocol):
         super().data_received(data)
         self._wait()
 
+    def on_response_complete(self) -> None:
+        """Wait for what is left of the request, and for the next one."""
+        super().on_response_complete()
+        self._wait()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing more."""
         super().connection_lost(exc)
@@ -89,15 +94,17 @@ class Connection(H11Protocol):
             self._late.cancel()
 
     def _wait(self) -> None:
-        complete = self.conn.their_state is not h11.IDLE
-        if self._late is not None and complete:
+        answering = self.cycle is not None and not self.cycle.response_complete
+        waits = self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not answering
+        if self._late is not None and not waits:
             self._late.cancel()
             self._late = None
-        elif self._late is None and not complete:
+        elif self._late is None and waits:
             self._late = self.loop.call_later(access.STRANGERS_TIME, self.transport.close)
 
 
 GRACE = 2  # seconds that requests under way have when the workbench ends; what streams is cut off then
+UNREAD = 60_000  # milliseconds after which a connection ends whose other end reads nothing of an answer
 
 HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -167,6 +174,8 @@ def open_socket(settings: Settings) -> socket.socket:
     made = socket.socket(family)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # which connections inherit
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD)
         made.bind((settings.host.strip("[]"), settings.port))
         made.listen(128)
     except OSError as error:
@@ -189,6 +198,15 @@ class Server(uvicorn.Server):
         """Begin to answer, and say so."""
         await super().startup(sockets=sockets)
         self.ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End, also where somebody does not read what was answered, which would keep the connection for ever."""
+        asyncio.get_running_loop().call_later(GRACE, self._abort_connections)
+        await super().shutdown(sockets=sockets)
+
+    def _abort_connections(self) -> None:
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -231,7 +249,7 @@ def serve(settings: Settings, ready: Callable[[str], None]) -> int:
             lifespan="off",
             proxy_headers=settings.proxy is not None,
             forwarded_allow_ips="127.0.0.1,::1",
-            timeout_graceful_shutdown=GRACE,
+            timeout_graceful_shutdown=GRACE + 1,
             h11_max_incomplete_event_size=1 << 16,
         )
         tell(address(settings))
