@@ -215,10 +215,11 @@ def test_what_goes_wrong_is_said_in_words(monkeypatch, tmp_path: Path, error: Ba
 
 
 def test_no_key_of_an_endpoint_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in background.KEYS:
+    for name in ("TOMSERVE_API_KEY", "TOMSERVE_API_KEY_FILE", "TOMSERVE_KEYS", "AWS_SECRET_ACCESS_KEY", "LAB"):
         monkeypatch.setenv(name, "sk-secret")
-    assert "sk-secret" not in background.keyless().values()
-    assert background.keyless()["PATH"] == os.environ["PATH"]
+    found = background.keyless(Settings(keys=(("LAB", "https://lab.example/v1"),)))
+    assert "sk-secret" not in found.values()
+    assert found["PATH"] == os.environ["PATH"]
 
 
 PROCESS = "-m tomserve.web.background"

@@ -290,6 +290,7 @@ def test_addresses_are_written_in_one_way() -> None:
         ({"base_url": ("http://user:secret@h/v1",)}, "holds a user name, a password or a query that may be a key"),
         ({"base_url": ("http://h/v1?key=secret",)}, "holds a user name, a password or a query that may be a key"),
         ({"variants": ("nothing",)}, "nothing"),
+        ({"run": "a/" * 13 + "b"}, "lies in more than 12 folders"),
         ({"repeats": 3}, "temperature"),
         ({"where": tuple(f"factor={number}" * 100 for number in range(1000))}, "more than 65,536 bytes"),
     ],

@@ -19,7 +19,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -36,7 +36,10 @@ from tomserve.content import files
 from tomserve.content.paths import CODE as SUFFIXES
 from tomserve.content.paths import PACKAGE, absolute_runs_root, cache_root, runs_root
 from tomserve.content.text import sanitize, say
+from tomserve.engine.redact import is_secret_variable
 from tomserve.errors import ConfigError, TomserveError
+from tomserve.serving import keys
+from tomserve.web.settings import Settings
 
 WORKS = {
     **dict.fromkeys(("panels", "report", "scores", "rescore", "compare"), "tomserve.web.analyses"),
@@ -47,16 +50,6 @@ WORKS = {
 }
 """The module of each work, whose function of that name does it: it is given the folder to write to, the folders of the
 runs, and the options, and returns what is to be known of it."""
-
-KEYS = (
-    "TOMSERVE_API_KEY",
-    "TOMSERVE_API_KEY_FILE",
-    "OPENAI_API_KEY",
-    "VLLM_API_KEY",
-    "TOMSERVE_HEADERS",
-    "TOMSERVE_KEYS",
-)
-"""The variables that hold a key of an endpoint, or say where one stands."""
 
 CODE = content.code_digest([PACKAGE])  # of this version, which the process that computes has to share with the server
 
@@ -335,9 +328,17 @@ def without_paths(text: str) -> str:
     return text.replace(f"{absolute_runs_root()}/", "").replace(f"{runs_root().absolute()}/", "")
 
 
-def keyless() -> dict[str, str]:
-    """The environment without any key of an endpoint."""
-    return {name: value for name, value in os.environ.items() if name not in KEYS}
+def keyless(settings: Settings, allowed: Collection[str] = ()) -> dict[str, str]:
+    """The environment without what holds a key or may hold another secret, and without what says where one stands.
+
+    settings: which name further variables that hold keys. allowed: variables that are kept nevertheless.
+    """
+    places, values = {*dict(settings.keys), "TOMSERVE_API_KEY_FILE", keys.HEADERS, keys.KEYS}, set(keys.all_keys())
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in allowed or not (is_secret_variable(name) or name in places or value.strip() in values)
+    }
 
 
 def trim() -> None:

@@ -146,7 +146,7 @@ def find_index(source: Source, register: RunIndex, person: Person) -> Path | Non
 def content_path(text: str) -> Path:
     """The file or folder of data with that path below a content folder; no link leads out of it. Raises ConfigError for
     any other."""
-    for root in roots():
+    for root in roots() if "\0" not in text else ():
         folder = (root / "dataset").resolve()
         path = (root / text).resolve()
         if path.is_relative_to(folder) and path.exists():

@@ -136,10 +136,10 @@ def environment_of(settings: Settings, base_url: str, key: str) -> dict[str, str
         return dict(os.environ)
     normalize_url(base_url)
     if not key:
-        return keyless()
+        return keyless(settings)
     check_key(key, (base_url,), settings)
     own = {HEADERS: os.environ[HEADERS], key: os.environ[key]} if headers([key]) else {}
-    return {**keyless(), **own, "TOMSERVE_API_KEY": os.environ[key]}
+    return {**keyless(settings), **own, "TOMSERVE_API_KEY": os.environ[key]}
 
 
 def read_trial(settings: Settings, person: Person, name: str) -> Trial:

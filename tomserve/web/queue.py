@@ -19,13 +19,12 @@ from tomserve.content import files
 from tomserve.content.paths import absolute_runs_root, runs_root, state_root
 from tomserve.engine.addresses import normalize_url
 from tomserve.engine.records import utc_now
-from tomserve.engine.redact import is_secret_variable
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, NotAllowedError, one_of
 from tomserve.runs import planning
 from tomserve.runs.runfolder import default_name
 from tomserve.scoring.table import MEASURED
 from tomserve.serving import registry
-from tomserve.serving.keys import HEADERS, KEYS, all_keys, header_variables
+from tomserve.serving.keys import HEADERS, header_variables
 from tomserve.serving.presets import REFERENCE
 from tomserve.weakness.rounds import STUDY
 from tomserve.web import background, run_index
@@ -65,6 +64,10 @@ def check_experiment(experiment: Experiment, person: Person, register: RunIndex,
 
 
 def _check_names(experiment: Experiment) -> None:
+    if experiment.run is not None and experiment.run.count("/") > run_index.DEEPEST:
+        raise ConfigError(
+            f"run: {experiment.run[:200]!r} lies in more than {run_index.DEEPEST} folders, which no list shows"
+        )
     if experiment.run is not None and runs_root() in Path(experiment.run).parents:
         raise ConfigError(
             f"run: {experiment.run[:200]!r} begins with the folder of all runs, as commands may; name the run alone"
@@ -86,7 +89,7 @@ def check_path(given: str, person: Person, register: RunIndex) -> None:
     refused = NotAllowedError(
         f"path: {given[:200]!r} is in none of the folders of content and of runs, or hidden there; put the file there"
     )
-    if "\0" in given or given.startswith("~"):
+    if any(one == "\0" or "\ud800" <= one < "\ue000" for one in given) or given.startswith("~"):
         raise refused
     try:
         whole, found = Path(given).resolve(strict=True), True
@@ -182,18 +185,8 @@ def experiment_environment(experiment: Experiment, settings: Settings) -> Mappin
         allowed |= {"TOMSERVE_API_KEY_FILE"} if "TOMSERVE_API_KEY" in allowed else set()
         allowed |= {"HF_TOKEN"} if experiment.start else set()
     allowed |= {HEADERS} if set(header_variables().values()) <= allowed else set()
-    values = set(all_keys())
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name in allowed
-        or not (
-            is_secret_variable(name)
-            or name in dict(settings.keys)
-            or name in ("TOMSERVE_API_KEY_FILE", HEADERS, KEYS, "TOMSERVE_QUEUE", "TOMSERVE_PARENT_FD")
-            or value.strip() in values
-        )
-    }
+    kept = background.keyless(settings, allowed)
+    return {name: value for name, value in kept.items() if name not in ("TOMSERVE_QUEUE", "TOMSERVE_PARENT_FD")}
 
 
 SECRET_LENGTH = 32

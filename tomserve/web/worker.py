@@ -40,7 +40,7 @@ ENDS = 120.0  # seconds that a worker has to end, with the processes that it has
 def keep_workers(settings: Settings) -> Iterator[None]:
     """Have both processes run until the block ends. Experiments that run end then, too, and go on the next time."""
     worker = _Keeper(settings, "worker", os.environ)
-    computing = _Keeper(settings, "background", background.keyless())
+    computing = _Keeper(settings, "background", background.keyless(settings))
     threads = [threading.Thread(target=one.run, daemon=True) for one in (worker, computing)]
     for thread in threads:
         thread.start()
