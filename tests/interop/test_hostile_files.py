@@ -132,6 +132,12 @@ def test_a_member_that_would_do_harm_is_left_out(what: str, tmp_path: Path) -> N
     assert count == 1
 
 
+def test_a_log_of_many_small_bombs_is_refused(tmp_path: Path) -> None:
+    path = log(tmp_path / "x.eval", *((f"samples/{number}.json", b" " * (1 << 24)) for number in range(17)))
+    with pytest.raises(ConfigError, match=r"x\.eval: would have 272 MB in all, unpacked from"):
+        list(InspectLog(path).samples())
+
+
 def test_what_was_left_out_is_told_and_what_is_no_log_ends_in_one_line(cli, tmp_path: Path) -> None:
     done = cli("import", "inspect", patched(log(tmp_path / "x.eval"), "samples/b_epoch_1.json", checksum))
     assert done.code == 1

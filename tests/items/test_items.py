@@ -1,6 +1,7 @@
 """Items: the data contract and its refusals.
 Gold automata against listed paths."""
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,8 @@ def test_the_digest_ignores_order_but_not_content() -> None:
             {"gold": {"sets": [["tea"], ["salt", "tea"], ["salt"]], "edges": [[1, "tea", "tea"], [2, "salt", "salt"]]}},
             "no path",
         ),
+        ({"choices": ["tea", *map(str, range(500))]}, "choices: 501 of 1,393 characters; expected at most 500"),
+        ({"world": functools.reduce(lambda inner, _: {"a": inner}, range(300), {})}, "world holds values within more"),
         ({"story": []}, "story"),
         ({"id": "a\nb"}, "id"),
         ({"benchmark": "../up"}, "benchmark"),
@@ -197,6 +200,8 @@ def test_explicit_chains_do_not_mix() -> None:
         (lambda: compile_sets([["x"]], policy="drift"), "unknown policy 'drift'"),
         (lambda: compile_chains([("x",), ("x", "y")]), "of equal length"),
         (lambda: compile_chains([]), "at least one"),
+        (lambda: compile_sets([list(map(str, range(150)))] * 2), "have 22,500 pairs of beliefs in turn"),
+        (lambda: compile_chains([(str(number),) for number in range(2001)]), "2,001 explicit chains; expected at most"),
     ],
 )
 def test_bad_rationales_are_refused(call: object, reason: str) -> None:

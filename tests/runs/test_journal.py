@@ -254,6 +254,7 @@ def test_runs_in_folders_are_listed_and_named(runs: Path, tmp_path: Path) -> Non
     elsewhere = made(tmp_path / "disk/kept")
     (runs / "linked").symlink_to(elsewhere)
     (runs / "loop").symlink_to(runs.absolute())
+    made(runs / "/".join("d" * 101))
     assert [path.as_posix() for path in runs_below(runs)] == ["runs/a/x", "runs/a/y", "runs/b", "runs/linked"]
     assert set(newest_first()) == set(runs_below(runs))
     assert [run_name(runs / "a/x"), run_name(runs / "b"), run_name(elsewhere)] == ["a/x", "b", "kept"]

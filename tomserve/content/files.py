@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import io
 import os
 import re
 import secrets
@@ -148,6 +149,24 @@ def scan_parquet(*paths: Path) -> pl.LazyFrame:
     for path in paths:
         check_regular(path)
     return polars.scan_parquet(list(paths), glob=False)
+
+
+FREE, MOST_A_BYTE = 50_000_000, 200
+"""A Parquet file with more values than FREE, and than so many a byte, is refused: tables of scores have ten to fifty,
+and a value that is repeated takes no room in the file, but in memory."""
+
+
+def scan_foreign_parquet(path: Path, held: bytes | None = None) -> pl.LazyFrame:
+    """The table in a Parquet file that may come from anybody. held: its bytes, where they were read already. Raises
+    ConfigError for one that says that it holds more than its size can, and as `scan_parquet` does."""
+    import polars
+
+    table = scan_parquet(path) if held is None else polars.scan_parquet(io.BytesIO(held))
+    size = path.stat().st_size if held is None else len(held)
+    values = table.select(polars.len()).collect().item() * len(table.collect_schema())
+    if values > max(FREE, MOST_A_BYTE * size):
+        raise ConfigError(f"{path}: says that it holds {values:,} values, more than {size:,} bytes can; restore it")
+    return table
 
 
 def read_parquet_metadata(path: Path) -> dict[str, str]:
@@ -418,6 +437,9 @@ def refuse_os_errors(path: Path, what: str = "cannot be read", way_out: str = ""
         raise ContentError(f"{what} ({error.strerror}){way_out and f'; {way_out}'}", path=path) from None
 
 
+_ROOM = 54  # levels that are left for what a value is written within
+
+
 def read_json(path: Path, way_out: str) -> Any:
     """What a small file of JSON holds. Raises ConfigError by file and line (with `way_out`) where it is none, too long,
     nested more deeply than can be written again, or a link, a pipe or the like; FileNotFoundError and OSError."""
@@ -426,13 +448,24 @@ def read_json(path: Path, way_out: str) -> Any:
     if len(text) > LONGEST_LINE:
         raise ConfigError(f"{path}: has more than {LONGEST_LINE >> 20} MB; expected a small file of JSON; {way_out}")
     try:
-        data = orjson.loads(text)
-        orjson.dumps(data)
+        found = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise ConfigError(f"{path}:{error.lineno}: not JSON ({error.msg}); {way_out}") from None
-    except orjson.JSONEncodeError:
-        raise ConfigError(f"{path}: is nested too deeply; {way_out}") from None
-    return data
+    if is_deep(found):
+        raise ConfigError(f"{path}: is nested too deeply; {way_out}")
+    return found
+
+
+def is_deep(value: Any) -> bool:
+    """Whether a value that was read as JSON lies so deep in itself that, a few levels deeper, it could not be written
+    again (orjson writes 254)."""
+    for _ in range(_ROOM):
+        value = [value]
+    try:
+        orjson.dumps(value)
+    except TypeError:
+        return True
+    return False
 
 
 CHUNK = 1 << 20  # bytes that are read at once from the beginning to the end of a file

@@ -284,13 +284,16 @@ ZSTANDARD = 93
 RATIO, SMALL = 1000, 1 << 24
 """A member above SMALL bytes that is packed more tightly than this was made to fill somebody's memory."""
 
+TOTAL, TIGHTEST = 1 << 28, 100
+"""A log of more bytes in all is refused where it is packed more tightly than this: one is packed ten times or less."""
+
 MEMBERS = 2_000_000
 """The most members of a log."""
 
 
 @contextlib.contextmanager
 def open_members(path: Path) -> Iterator[zipfile.ZipFile]:
-    """The zip file. Raises ConfigError where it is none, is torn off or has too many members."""
+    """The zip file. Raises ConfigError where it is none, is torn off, has too many members or would fill the disk."""
     with open_source(path) as file:
         try:
             members = zipfile.ZipFile(file)
@@ -306,6 +309,10 @@ def open_members(path: Path) -> Iterator[zipfile.ZipFile]:
             ) from None
         if len(members.filelist) > MEMBERS:
             raise ConfigError(f"{path}: has {len(members.filelist):,} members; expected at most {MEMBERS:,}")
+        sizes = (one.file_size for one in members.filelist if one.file_size <= LARGEST)  # of those that are unpacked
+        size, packed = sum(sizes), path.stat().st_size
+        if size > max(TOTAL, TIGHTEST * packed):
+            raise ConfigError(f"{path}: would have {size >> 20:,} MB in all, unpacked from {packed >> 10:,} kB")
         yield members
 
 

@@ -18,6 +18,7 @@ import orjson
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from tomserve.content import digest
+from tomserve.content.files import is_deep
 from tomserve.content.validation import Strict
 from tomserve.errors import ConfigError, one_of
 from tomserve.items.rationale import Automaton, compile_chains, compile_sets
@@ -82,6 +83,9 @@ def _nfc(value: Any) -> Any:
 
 LONGEST_LABEL = 2000
 """Most characters of a choice. Published benchmarks offer answers of several sentences; one in FANToM has 1,232."""
+
+MOST_CHOICES, MOST_TEXT = 500, 100_000
+"""How many choices a question may have, and how many characters together: telling many apart takes long."""
 
 # Pydantic runs a BeforeValidator first wherever it stands. It stands last because pydantic checks constraints that
 # follow a validator one by one in Python, which is slower.
@@ -194,10 +198,17 @@ class Item(Strict):
             raise ValueError(
                 f"choices: expected at least two labels, or none for an open question; found {list(self.choices)}"
             )
+        if len(self.choices) > MOST_CHOICES or sum(map(len, self.choices)) > MOST_TEXT:
+            raise ValueError(
+                f"choices: {len(self.choices):,} of {sum(map(len, self.choices)):,} characters; expected at most "
+                f"{MOST_CHOICES} of {MOST_TEXT:,}"
+            )
         if len(set(map(str.casefold, self.choices))) != len(self.choices):
             raise ValueError(f"choices {list(self.choices)} are not distinct (letter case does not count)")
         if self.choices and self.answer not in self.choices:
             raise ValueError(f"answer {self.answer!r} is not among the choices {list(self.choices)}")
+        if self.world is not None and is_deep(self.world):
+            raise ValueError("world holds values within more than 200 others")
         for name in self.factors:
             if (reason := wrong_factor(name)) is not None:
                 raise ValueError(reason)

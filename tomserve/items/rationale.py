@@ -15,7 +15,7 @@ belief of the new set may follow.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, pairwise
 
 
 def count_runs(chain: Sequence[str]) -> tuple[tuple[str, int], ...]:
@@ -40,7 +40,7 @@ class Automaton:
     def __post_init__(self) -> None:
         # The metrics walk along these edges for many chains, so the edges and the hash are computed once.
         steps = tuple(
-            tuple((i, j) for i, targets in enumerate(layer) for j in range(len(self.labels[t])) if targets >> j & 1)
+            tuple((i, j) for i, targets in enumerate(layer) for j in _places(targets))
             for t, layer in enumerate(self.follows)
         )
         path = tuple(labels[0] for labels in self.labels) if all(len(labels) == 1 for labels in self.labels) else ()
@@ -68,6 +68,19 @@ class Automaton:
                 yield from extend(0, node, (label,))
 
 
+MOST_STEPS, MOST_CHAINS = 20_000, 2000
+"""How many pairs of labels of one sentence and the next a rationale may have, and how many listed chains, as a file of
+some kilobytes could take gigabytes. Those that come with tomserve have fewer than a hundred."""
+
+
+def _places(bits: int) -> Iterator[int]:
+    """The places of the ones in a bitset, in ascending order."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
+
+
 def compile_sets(
     sets: Sequence[Sequence[str]], edges: Sequence[tuple[int, str, str]] = (), policy: str = "persist"
 ) -> Automaton:
@@ -76,7 +89,8 @@ def compile_sets(
     edges: triples (t, from, to), where t is the 0-based index of the *target* sentence; edges at t replace all that the
     policy would allow there: "persist" (see the module) or "free" (any belief may follow any).
 
-    Raises ValueError for an edge outside the sets, an unknown policy, or a set that is empty or names a label twice.
+    Raises ValueError for an edge outside the sets, an unknown policy, a set that is empty or names a label twice, and
+    sets that are too large.
     """
     # The questions of a benchmark share a few rationales, so that compiled ones are kept.
     return _compile_sets(tuple(map(tuple, sets)), tuple(edges), policy)
@@ -91,6 +105,8 @@ def _compile_sets(sets: tuple[tuple[str, ...], ...], edges: tuple[tuple[int, str
             raise ValueError(f"the set of sentence {t + 1} is empty")
         if len(set(layer)) != len(layer):
             raise ValueError(f"the set of sentence {t + 1} names a belief twice")
+    if (steps := sum(len(one) * len(other) for one, other in pairwise(sets))) > MOST_STEPS:
+        raise ValueError(f"the sets have {steps:,} pairs of beliefs in turn; expected at most {MOST_STEPS:,}")
     explicit: dict[int, set[tuple[str, str]]] = {}
     for t, source, target in edges:
         if not 1 <= t < len(sets):
@@ -111,7 +127,10 @@ def _compile_sets(sets: tuple[tuple[str, ...], ...], edges: tuple[tuple[int, str
 
 
 def compile_chains(chains: Sequence[Sequence[str]]) -> Automaton:
-    """The automaton of listed chains. Raises ValueError where there is none, or they differ in length or are empty."""
+    """The automaton of listed chains. Raises ValueError where there is none, or too many, or they differ in length or
+    are empty."""
+    if len(chains) > MOST_CHAINS:
+        raise ValueError(f"{len(chains):,} explicit chains; expected at most {MOST_CHAINS:,}")
     if not chains or len({len(chain) for chain in chains}) != 1 or not chains[0]:
         raise ValueError("explicit chains must be at least one, not empty, and of equal length")
     unique = sorted(set(map(tuple, chains)))

@@ -16,7 +16,6 @@ A process that is killed at any moment leaves a run that is either complete or i
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import platform
 import re
@@ -245,7 +244,7 @@ def read_measurement(folder: Path, manifest: Manifest) -> tuple[pl.DataFrame, ru
     and where the file holds no table, or one without rows."""
     table, record = read_table_bytes(folder, manifest)
     try:
-        frame = pl.read_parquet(io.BytesIO(table))
+        frame = files.scan_foreign_parquet(folder / runfolder.TABLE, table).collect()
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = " ".join(str(error).split())[:120]
         raise ConfigError(

@@ -67,10 +67,13 @@ def run_path(run: str) -> Path:
     return given if "/" in run and _is_run(given) and not _is_run(path) else path
 
 
-def runs_below(folder: Path) -> Iterator[Path]:
-    """Yield the folders of all runs below a folder, by name. What lies in a run is not searched, nor what a link leads
-    to, unless it is a run; parts of an evaluation are left out."""
-    if holds_parts(folder):
+DEEPEST = 100  # folders within each other in which runs are looked for
+
+
+def runs_below(folder: Path, deepest: int = DEEPEST) -> Iterator[Path]:
+    """Yield the folders of all runs below a folder, by name, at most so deep. What lies in a run is not searched, nor
+    what a link leads to, unless it is a run; parts of an evaluation are left out."""
+    if holds_parts(folder) or not deepest:
         return
     try:
         with os.scandir(folder) as entries:
@@ -81,7 +84,7 @@ def runs_below(folder: Path) -> Iterator[Path]:
         if _is_run(path := folder / entry.name):
             yield path
         elif not entry.is_symlink() and not entry.name.startswith("."):
-            yield from runs_below(path)
+            yield from runs_below(path, deepest - 1)
 
 
 def _is_run(folder: Path) -> bool:

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import dropwhile, pairwise
 from typing import Any, NamedTuple, Self
@@ -329,7 +329,7 @@ def _telling(choices: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _pairs(mine: list[str], taken: Sequence[str]) -> list[list[str]]:
+def _pairs(mine: list[str], taken: Collection[str]) -> list[list[str]]:
     """Two words of a sentence beside each other, but for such as "the", that are none of those taken."""
     telling = [place for place, word in enumerate(mine) if len(word) > 3 and word not in _LEADING]
     pairs = [(one, other) for one, other in pairwise(telling) if other - one < 4]
@@ -356,7 +356,7 @@ def _parts(mine: list[str], every: Sequence[Sequence[str]]) -> list[str]:
         if len(middle) > 2 and middle[0].endswith(("ed", "en", "less", "ful")):
             parts.append(middle[:1])  # "blocked by the landslide" is told by "blocked"
         parts += _with_pronoun(middle, others)
-        parts += _pairs(mine, [word for other in others for word in other])
+        parts += _pairs(mine, {word for other in others for word in other})
         after = max((place for place, word in enumerate(mine) if word in _LEADING), default=len(mine))
         parts += [mine[after + 1 :]] if len(mine) - after > 2 else []  # "the left drawer", whatever is done to it
     if len(mine) == 2 and mine[0] in _ORDINALS:

@@ -367,9 +367,10 @@ class QuestionFocus:
         they tell something else, such as "She went to town and bought a walnut"."""
         if len(choice) > LONG or _UNKNOWN.fullmatch(choice):
             return False
-        leads = [one[: found.start] for one in said for found in find_mentions(one, choices) if found.choice == choice]
+        named = ((one, found.start) for one in said for found in find_mentions(one, choices) if found.choice == choice)
         own = self.stems | self.of_choices | _PLAIN
-        foreign = [{word for word in _stems(one[-LONGEST:]) if not word.isdigit()} - own for one in leads]
+        leads = dict.fromkeys(one[max(0, start - LONGEST) : start] for one, start in named)  # many are alike
+        foreign = [{word for word in _stems(lead) if not word.isdigit()} - own for lead in leads]
         return bool(foreign) and min(map(len, foreign)) > 1
 
     def restates(self, head: str) -> bool:

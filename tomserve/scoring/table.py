@@ -143,7 +143,7 @@ def read_table(source: str) -> pl.DataFrame:
         raise ConfigError(f"{path}: no such file" if not path.exists() else f"{path}: is no file")
     try:
         if path.suffix == ".parquet":
-            frame = pl.read_parquet(path, glob=False)
+            frame = files.scan_foreign_parquet(path).collect()
         elif path.suffix == ".jsonl":
             frame = pl.read_ndjson(path, infer_schema_length=None)
         else:
