@@ -13,7 +13,7 @@ from aiohttp import web
 
 from tests.conftest import Endpoint, completion, make_item
 from tests.helpers import batches
-from tests.helpers.outcomes import passes, refuses
+from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
 from tests.helpers.talking import ITEMS, conversing
 from tomserve.content import paths
 from tomserve.engine.request import Identity
@@ -109,6 +109,23 @@ def test_a_file_of_items_is_opened_only_where_an_own_export_has_named_it(folder:
     assert (done.code, "names" in done.err, "no export of yours has written" in done.err) == (2, True, True)
     passes(export(cli, folder, "again.jsonl"))
     passes(cli("import", "batch", found, "--run", "r"))
+
+
+def test_the_preset_of_a_strangers_record_is_checked_and_brings_no_templates(folder: Path, cli: Any) -> None:
+    passes(export(cli, folder, "asked.jsonl"))
+    path = folder / "runs/r/batch.json"
+    record, preset = (
+        {"schema": 1, "exports": [{"model": {"name": "tiny"}}]},
+        {"schema": 1, "name": "theirs", "model": "m", "weights_gb": 1},
+    )
+    endless = "{% for one in range(99999) %}{% for other in range(99999) %}x{% endfor %}{% endfor %}"
+    told = "the prompt_parts of theirs are templates, which are never taken from a record"
+    for more, said in (({}, "cannot be read"), ({"max_model_len": 2048, "prompt_parts": {"user": endless}}, told)):
+        record["exports"][0]["model"]["preset"] = {**preset, **more}
+        path.write_bytes(orjson.dumps(record))
+        refuses_in_a_line(
+            cli("import", "batch", folder / "asked.jsonl", "--run", "r"), "batch.json: model.preset", said
+        )
 
 
 def test_files_are_split_and_equal_requests_are_sent_once(folder: Path, cli: Any) -> None:

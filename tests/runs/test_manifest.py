@@ -2,6 +2,7 @@
 A run folder from somebody else brings no program, and no name in it is taken for the path of one.
 Changed copies of real runs are read by the commands that read runs: bench/fuzz.py, some hundred times."""
 
+import functools
 import shutil
 import subprocess
 import sys
@@ -54,6 +55,11 @@ def test_what_is_read_is_written_again_with_fields_nobody_knows_yet(tmp_path: Pa
         ({"complete": "yes"}, "complete: expected true or false; found 'yes'"),
         ({"model": None}, "model: expected a text; found nothing"),
         ({"benchmark": "left out"}, "benchmark: is missing; expected a text; restore the file"),
+        ({"sampling": {"model": "other"}}, "sampling: model: tomserve sets this field of a request itself"),
+        (
+            {"later": functools.reduce(lambda inner, _: [inner], range(220), 0)},
+            "holds values within more than 200 others",
+        ),
         ({"schema": 2}, "schema is not 1; it was written by another version"),
     ],
 )
@@ -203,7 +209,9 @@ def test_the_name_of_a_strategy_is_no_path(cli, run: Path, ran: Path, tmp_path: 
         Strategy.named(str(folder))
 
 
-def test_no_server_is_started_for_a_folder_or_file_that_a_run_names(run: Path, tmp_path: Path, monkeypatch) -> None:
+def test_no_server_is_started_for_a_folder_file_or_model_of_the_hub_that_a_run_names(
+    run: Path, tmp_path: Path, monkeypatch
+) -> None:
     from types import SimpleNamespace
 
     from tomserve.faithfulness import model_access
@@ -215,7 +223,7 @@ def test_no_server_is_started_for_a_folder_or_file_that_a_run_names(run: Path, t
     shutil.copy(ROOT / "launch/models/reference.yaml", tmp_path / "theirs")
     theirs = ("theirs/weights", "theirs/reference.yaml", "theirs/weights/../reference.yaml")
     for field in ("model", "preset"):
-        for place in (str(tmp_path), "./weights", "../weights", "~/weights", *theirs):
+        for place in (str(tmp_path), "./weights", "../weights", "~/weights", "org/model", *theirs):
             change_manifest(run, **{field: place})
             source = SimpleNamespace(folder=run, manifest=Manifest.read(run))
             with pytest.raises(ConfigError, match="is running; run `make serve"):
@@ -304,9 +312,17 @@ def test_a_table_at_which_polars_panics_is_told(tmp_path: Path, monkeypatch: pyt
         raise pl.exceptions.PanicException("offset + length <= self.length")
 
     (tmp_path / "table.parquet").touch()
-    monkeypatch.setattr(pl, "read_parquet", panics)
+    monkeypatch.setattr(pl, "scan_parquet", panics)
     with pytest.raises(ConfigError, match=r"table.parquet: not a parquet table \(offset"):
         tomserve.load_scores(tmp_path / "table.parquet")
+
+
+def test_a_table_of_few_bytes_does_not_fill_the_memory(cli, run: Path, tmp_path: Path) -> None:
+    column = pl.repeat(True, 60_000_000, dtype=pl.Boolean, eager=True)
+    for path in (tmp_path / "table.parquet", run / "scores.parquet"):
+        pl.DataFrame({"correct": column}).write_parquet(path)
+    refuses_in_a_line(cli("analyze", tmp_path / "table.parquet"), "says that it holds 60,000,000 values, more than ")
+    assert "says that it holds 60,000,000 values" in cli("verify", run).out
 
 
 def test_the_columns_of_a_strangers_table_are_names(cli, tmp_path: Path) -> None:

@@ -9,14 +9,12 @@ choices by the strategy's own schema.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import orjson
 
 from tomserve import content
 from tomserve.content import files
-from tomserve.content.validation import CODE
 from tomserve.engine.prompt_tokens import estimate_tokens
 from tomserve.engine.request import Sampling
 from tomserve.errors import ConfigError, RunMismatchError, ServerError
@@ -40,6 +38,7 @@ from tomserve.scoring.thoughts import split_thoughts
 from tomserve.serving import endpoint, keys
 from tomserve.serving.endpoint import Target
 from tomserve.serving.preflight import PLAIN, learn_adaptations
+from tomserve.serving.presets import Preset
 from tomserve.serving.probe import CHOICE_FIELDS, PrefillProbe, WaitPolicy
 from tomserve.status import OK
 
@@ -295,8 +294,9 @@ def choose_server(source: SourceRun, connection: Connection, waiting: WaitPolicy
     ConfigError or ServerError where none can be used, RunMismatchError where another model is served."""
     manifest = source.manifest
     own = manifest.model if connection.base_urls else manifest.preset or manifest.model
-    # The run may come from somebody else, who could name any folder or preset's file: none is served on their word.
-    start = not own.startswith(("/", ".", "~")) and not own.endswith(CODE) and not ("/" in own and Path(own).exists())
+    # The run may come from somebody else, who could name any folder, file or model of the hub: on their word none is
+    # fetched or served but a preset of this user's.
+    start = "/" not in own and Preset.lookup(own) is not None
     found = endpoint.choose_target(connection.base_urls, own, connection.revision, waiting, start=start)
     pairs = (
         ("model", manifest.model, found.model),

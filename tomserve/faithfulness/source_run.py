@@ -9,8 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import pydantic
-
 from tomserve import benchmarks
 from tomserve.content.paths import run_name
 from tomserve.content.validation import is_own_dataset
@@ -67,10 +65,7 @@ def preset_of(manifest: Manifest) -> Preset | None:
     """The preset of the run's model: the one that its server was started by, else the one of that name."""
     own = manifest.server.get("preset")
     if isinstance(own, dict):
-        try:
-            return Preset.model_validate(own)
-        except pydantic.ValidationError as error:
-            raise ConfigError(f"manifest.json: server.preset cannot be read ({error.errors()[0]['msg']})") from None
+        return Preset.of_record(own, "manifest.json: server.preset")
     return Preset.lookup(manifest.preset) if manifest.preset else None
 
 

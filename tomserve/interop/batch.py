@@ -304,8 +304,8 @@ class BatchModel(Strict):
     preset: dict[str, Any] | None = None  # the fields that were set
 
     def target(self) -> Target:
-        """The model, without a server. Raises ValidationError where its preset is none."""
-        preset = None if self.preset is None else Preset.model_validate(self.preset)
+        """The model, without a server. Raises ConfigError as `Preset.of_record` does."""
+        preset = None if self.preset is None else Preset.of_record(self.preset, f"{BATCH_FILE}: model.preset")
         return Target(self.name, self.revision, preset)
 
 

@@ -23,6 +23,7 @@ from tomserve.content.validation import check_part, validation_error
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.scoring.table import MEASURED
+from tomserve.serving.presets import RESERVED, THINKING_BUDGET
 
 if TYPE_CHECKING:
     from tomserve.prompting.strategy import Strategy
@@ -295,6 +296,8 @@ class Manifest(ManifestPart):
     @classmethod
     def _check_sampling(cls, sampling: dict[str, Any]) -> dict[str, Any]:
         check_part(sampling, SamplingRecord)
+        if taken := sorted(sampling.keys() & (RESERVED.keys() - SamplingRecord.model_fields - {THINKING_BUDGET})):
+            raise ValueError(f"{taken[0]}: tomserve sets this field of a request itself, and no run records it")
         return sampling
 
     @classmethod

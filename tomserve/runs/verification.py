@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal, NamedTuple
@@ -53,7 +52,7 @@ from tomserve.runs.runfolder import RunFolder, check_files
 from tomserve.runs.scores import score_run
 from tomserve.scoring import grades
 from tomserve.scoring.responses import NOISE
-from tomserve.serving.presets import Preset
+from tomserve.serving.presets import THINKING_BUDGET, Preset
 from tomserve.status import ANSWERS, FINAL
 
 SEAL_FILE = "seal.json"
@@ -358,7 +357,7 @@ def _options(asked: AskedStrategy, manifest: Manifest) -> Iterator[dict[str, Any
     except TomserveError:
         preset = None
     thoughts = {0} if preset is None else {preset.thinking_tokens(), 0}
-    extra = manifest.sampling.get("thinking_token_budget")
+    extra = manifest.sampling.get(THINKING_BUDGET)
     thoughts |= {extra} if type(extra) is int else set()
     own = {} if preset is None else {"system_role": preset.system_role, "overrides": preset.prompt_parts}
     for thinking in sorted(thoughts, reverse=True):
@@ -561,9 +560,8 @@ def _scores(folder: Path) -> Finding:
     if not path.exists():
         return Finding("scores", True, f"{now.height:,} rows are made; no table is kept")
     try:
-        with files.open_for_reading(path) as file:
-            table = pl.read_parquet(BytesIO(file.read()))
-    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        table = files.scan_foreign_parquet(path).collect()
+    except (ConfigError, OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = one_line(" ".join(str(error).split()))[:120]
         return Finding("scores", False, f"{path.name} is no table ({reason}); it is made again when it is needed")
     if found := compare_tables(table, now):

@@ -1,6 +1,7 @@
 """Chooses the server of an evaluation, and watches whether it is still the same server."""
 
 import asyncio
+import shlex
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -112,7 +113,7 @@ def _plan_start(model: str | None, revision: str | None, *, start: bool) -> Targ
         if Preset.lookup(name) is None and "/" not in name:
             Preset.load(name)  # raises, and suggests the nearest
         raise ConfigError(
-            f"no server with {model!r} is running; run `make serve MODEL={model}` first, or give --base-url"
+            f"no server with {model!r} is running; run `make serve MODEL={shlex.quote(name)}` first, or give --base-url"
         )
     if revision is not None:
         raise ConfigError(

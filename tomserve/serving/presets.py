@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from tomserve import content
 from tomserve.content.validation import Strict, load_unchanged
@@ -22,6 +22,8 @@ Verified = Literal["yes", "documented", "unverified"]
 """What is known of a preset. yes: seen running with its weights; documented: by the publisher; unverified: neither."""
 
 
+THINKING_BUDGET = "thinking_token_budget"  # the field of a request by which vLLM ends the thinking
+
 RESERVED: Mapping[str, str] = {
     **{name: f"give it by --{name}" for name in ("model", "temperature", "seed")},
     **dict.fromkeys(("max_tokens", "max_completion_tokens"), "give it by --max-tokens"),
@@ -29,7 +31,7 @@ RESERVED: Mapping[str, str] = {
     "response_format": "whether replies are held to a schema is said by --schema and the strategy",
     "n": "ask for several samples by --repeats",
     "api_key": "put it into TOMSERVE_API_KEY",
-    "thinking_token_budget": "give it by --thinking",
+    THINKING_BUDGET: "give it by --thinking",
 }
 """Fields of a request that tomserve sets itself, so that neither a preset nor --extra-body may, with what to do."""
 
@@ -167,7 +169,7 @@ class Preset(Strict):
             return fields
         if not budget:
             return merge_fields(fields, self.reasoning.disable or {})
-        limit = {"thinking_token_budget": budget} if self.reasoning.enforced else {}
+        limit = {THINKING_BUDGET: budget} if self.reasoning.enforced else {}
         return merge_fields(fields, self.reasoning.enable, limit)
 
     def thinking_tokens(self, thinking: str | None = None) -> int:
@@ -217,6 +219,23 @@ class Preset(Strict):
         if name in known:
             return cls.load(name)
         return next((preset for preset in cls.readable() if preset.model == name), None)
+
+    @classmethod
+    def of_record(cls, fields: Mapping[str, Any], where: str) -> Preset:
+        """The preset that a record holds, which may come from anybody. where: its file and field, for messages. Raises
+        ConfigError where it is none, or has templates for parts of prompts, which are programs, and is none of this
+        user's presets."""
+        try:
+            found = cls.model_validate(fields)
+        except ValidationError as error:
+            raise ConfigError(f"{where} cannot be read ({error.errors()[0]['msg']})") from None
+        templates = any("{{" in text or "{%" in text for text in found.prompt_parts.values())
+        if templates and cls.lookup(found.name) != found:
+            raise ConfigError(
+                f"{where}: the prompt_parts of {found.name} are templates, which are never taken from a record; put "
+                "the preset into launch/models/ of a content folder, and name that by --content DIR"
+            )
+        return found
 
     @classmethod
     def readable(cls) -> Iterator[Preset]:
