@@ -12,6 +12,7 @@ from tests.helpers.rationales import listed, rationales
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, items_digest, read_items, where, write_items
 from tomserve.items.rationale import compile_chains, compile_sets
+from tomserve.scoring.responses import ItemFile
 
 
 def test_a_line_is_read_back_as_it_was_with_normalised_text(tmp_path: Path) -> None:
@@ -87,6 +88,13 @@ def test_a_bad_line_is_named(tmp_path: Path, line: bytes, message: str) -> None:
     path.write_bytes(make_item(1).to_json() + b"\n" + line)
     with pytest.raises(ContentError, match=message):
         list(read_items(path))
+
+
+def test_items_of_more_factors_than_a_table_can_hold_are_refused(tmp_path: Path) -> None:
+    write_items(tmp_path / "i.jsonl", [make_item(n, factors={f"f{n}": n}) for n in range(1002)])
+    for read in (lambda path: list(read_items(path)), ItemFile):
+        with pytest.raises(ContentError, match=r"i.jsonl:1001: factors: .* at most 1,000 in a file"):
+            read(tmp_path / "i.jsonl")
 
 
 def test_missing_and_empty_files(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import os
 import random
 import tempfile
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.conftest import Cli, Endpoint, make_item
 from tests.helpers.outcomes import refuses
 from tomserve import benchmarks
 from tomserve.benchmarks import get, load
+from tomserve.content.files import digest_file
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, ContentError, MachineError
 from tomserve.items import items_digest, read_ids, read_items, write_items
@@ -214,6 +216,23 @@ def test_a_large_file_is_checked_once(tmp_path: Path, monkeypatch: pytest.Monkey
         read([])
     path.write_bytes(base.to_json() + b" \n")
     assert [list(read(asked)), list(read(asked)), len(asked)] == [[base], [base], 3], "written by somebody else"
+    write_items(path, [base])
+    size, digest = digest_file(path)
+    read(asked)
+    path.write_bytes(make_item(2).to_json() + b"\n")
+    monkeypatch.setattr(item_store.files, "digest_file", lambda _: (size, digest))
+    with pytest.raises(ConfigError, match="was changed while it was read"):
+        read(asked)
+
+
+def test_items_may_come_from_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(item_store, "CHECKED", 1)
+    ours, theirs = os.pipe()
+    os.write(theirs, make_item(1).to_json())
+    os.close(theirs)
+    path = Path(f"/dev/fd/{ours}")
+    assert list(item_store.read_checked(path, lambda: read_items(path))) == [make_item(1)]
+    os.close(ours)
 
 
 MODULE = """from pathlib import Path

@@ -95,7 +95,7 @@ def test_a_wrong_header_is_not_made_good_by_a_cookie(app: FastAPI) -> None:
 
 def test_only_our_own_names_are_answered(app: FastAPI) -> None:
     ours = ("127.0.0.1:8321", "localhost", "localhost:9", "[::1]:8321", "127.0.0.1")
-    others = ("evil.example", "127.0.0.1.evil.example:8321", "8.8.8.8", "", "a@localhost", "localhost:x")
+    others = ("evil.example", "127.0.0.1.evil.example:8321", "8.8.8.8", "", "a@localhost", "localhost:x", "localhost?")
     for host in (*ours, *others, "localhost/x", "localhost#x", "[::1", "192.168.0.1:8321"):
         answer = client(app).get("/api/v1/health", headers={"Host": host})
         assert (answer.status_code != 421) == (host in ours), host

@@ -24,7 +24,7 @@ from tomserve.errors import NoSuchRunError
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import RunFolder
 from tomserve.runs.scores import load_scores
-from tomserve.web import run_index, run_status
+from tomserve.web import run_index, run_status, tally
 from tomserve.web.accounts import Person
 from tomserve.web.run_index import Card, Job, RunEntry, RunIndex, State
 from tomserve.web.run_status import Filters, RunStatus, events, look, state_of
@@ -421,6 +421,11 @@ def test_runs_carry_their_result_and_are_sorted_by_it() -> None:
     scores = load_scores("good").filter(strategy="vanilla")
     assert by_class["none"] == scores.filter(perturbation="none")["correct"].mean()
     assert sum(share.unread for share in shown.rows[1].tally.shares) == 176
+
+
+def test_a_run_of_endless_strategies_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tally, "MOST_SHARES", 1)
+    assert "2 strategies and benchmarks" in tally.tally(Path(), [str(example("many"))], {})["broken"]
 
 
 def test_the_list_of_runs_alone_is_sent_where_it_has_changed() -> None:

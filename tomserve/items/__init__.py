@@ -8,6 +8,7 @@ from tomserve.items.files import (
     read_items,
     read_line,
     read_written_lines,
+    refuse_factors,
     write_chunks,
     write_items,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "read_items",
     "read_line",
     "read_written_lines",
+    "refuse_factors",
     "where",
     "write_chunks",
     "write_items",

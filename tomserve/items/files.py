@@ -1,6 +1,6 @@
 """Files of items: read with errors that name file, line and field, and replaced in one step."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Any, Literal, TypeVar
@@ -33,12 +33,25 @@ def numbered_items(path: str | Path) -> Iterator[tuple[int, Item]]:
     """Yield the items of a file as `read_items` does, each with the line where it begins. Raises as that does."""
     path = Path(path).expanduser()
     seen: dict[str, int] = {}
+    factors: set[str] = set()
     for number, item in _yaml_items(path) if path.suffix in (".yaml", ".yml") else _json_lines(path, read_line):
         if (first := seen.setdefault(item.id, number)) != number:
             raise ContentError(f"{item.id!r} was already given in line {first}", path=path, line=number, field="id")
+        factors.update(item.factors)
+        refuse_factors(factors, path, number)
         yield number, item
     if not len(seen):
         raise ContentError("holds no items", path=path)
+
+
+MOST_FACTORS = 1000  # that the items of a file may have together, as each becomes a column of the tables
+
+
+def refuse_factors(names: Collection[str], path: Path, number: int) -> None:
+    """Raise ContentError by line where the items of a file, up to there, have more factors than tables can hold."""
+    if len(names) > MOST_FACTORS:
+        reason = f"with this item there are {len(names):,} factors; expected at most {MOST_FACTORS:,} in a file"
+        raise ContentError(reason, path=path, line=number, field="factors")
 
 
 def _json_lines(path: Path, read: Callable[[Path, int, bytes], T]) -> Iterator[tuple[int, T]]:

@@ -16,6 +16,7 @@ import os
 import sqlite3
 import tempfile
 from array import array
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -274,20 +275,31 @@ CHECKED = 1 << 24
 def read_checked(path: Path, read: Callable[[], Iterable[Item]]) -> ItemStore:
     """The items of a file, which `read` yields. Where a large file holds just what `Item.to_json` writes, the user's
     cache keeps its digest, and the next time its items need not be checked before they are used. Raises as `read`
-    does."""
+    does, and ConfigError for a file that is a hole, or was changed while it was read."""
+    if not os.path.isfile(path) or os.path.getsize(path) < CHECKED:  # a pipe can be read but once
+        return ItemStore(read())
+    files.refuse_hole(path)
     try:
-        size, found = files.digest_file(path)
+        found = files.digest_file(path)[1]
     except (OSError, ConfigError):
-        size = 0
-    if size < CHECKED:
         return ItemStore(read())
     place = cache.place("checked", found.encode(), code_digest([PACKAGE / "items"]).encode())
+    written = hashlib.sha256()
     if (kept := cache.find(place)) is not None:
         with kept:
-            return ItemStore.of_checked(read_written_lines(path), kept.read().decode())
-    store, written = ItemStore(read()), hashlib.sha256()
-    for line in store.lines:
-        written.update(line + b"\n")
+            store = ItemStore.of_checked(_digested(read_written_lines(path), written), kept.read().decode())
+        if found != f"sha256:{written.hexdigest()}":
+            raise files.changed_error(path)
+        return store
+    store = ItemStore(read())
+    deque(_digested(store.lines, written), maxlen=0)
     if found == f"sha256:{written.hexdigest()}":
         cache.keep(place, store.digest().encode())
     return store
+
+
+def _digested(lines: Iterable[bytes], into: hashlib._Hash) -> Iterator[bytes]:
+    """The lines of a file without their ends. into: gets the file's bytes."""
+    for line in lines:
+        into.update(line + b"\n")
+        yield line

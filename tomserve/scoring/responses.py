@@ -17,7 +17,7 @@ import polars as pl
 
 from tomserve.content.files import FileSnapshot, changed_error, refuse_os_errors
 from tomserve.errors import ConfigError, ContentError
-from tomserve.items import Item, nfc, read_line, wrong_factor
+from tomserve.items import Item, nfc, read_line, refuse_factors, wrong_factor
 from tomserve.items.rationale import Automaton
 from tomserve.scoring.grades import FIELD
 from tomserve.scoring.metrics import compile_gold
@@ -98,6 +98,7 @@ class ItemFile:
                 if (wrong := wrong_factor(name)) is not None:  # items without any answer are never checked as a whole
                     raise ContentError(wrong, path=self.path, line=number, field="factors")
                 kinds = self.factors[name] = set()
+                refuse_factors(self.factors, self.path, number)
             kinds.add(type(value))
 
     def place(self, identifier: str) -> int | None:

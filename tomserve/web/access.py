@@ -218,7 +218,7 @@ def is_known_origin(origin: str, host: str, settings: Settings) -> bool:
 def _looks_right(host: str) -> bool:
     try:
         parts = urlsplit(f"//{host}")
-        return parts.port != 0 and not parts.username and not parts.path and not parts.query and "#" not in host
+        return parts.port != 0 and not parts.path and not set("@?#") & set(host)
     except ValueError:
         return False
 

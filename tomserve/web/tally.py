@@ -15,7 +15,7 @@ from tomserve import benchmarks
 from tomserve.causal.settings import ITEMS
 from tomserve.content.text import sanitize
 from tomserve.content.validation import Strict
-from tomserve.errors import TomserveError
+from tomserve.errors import ConfigError, TomserveError
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.scores import load_scored_run
 from tomserve.stats.functional import FTOM_1
@@ -33,6 +33,7 @@ from tomserve.workflows.functional import INSIDE, find_measurement, read_layers
 
 Interval = tuple[float | None, ...]  # a score with the ends of its interval; () where it was not measured
 CLASSES = 24  # a profile has no more bars
+MOST_SHARES = 500  # strategies and benchmarks of one run that are counted, each of which takes a moment
 
 
 class Share(Strict):
@@ -119,6 +120,8 @@ def of_run(folder: Path) -> Tally:
     shares = []
     places = {name: place for place, name in enumerate(manifest.strategies)}
     rows = rows.sort(pl.col("strategy").replace_strict(places, default=len(places)), maintain_order=True)
+    if (groups := rows.select(pl.struct("benchmark", "strategy").n_unique()).item()) > MOST_SHARES:
+        raise ConfigError(f"{groups:,} strategies and benchmarks; a leaderboard counts at most {MOST_SHARES}")
     for _, part in rows.group_by(["benchmark", "strategy"], maintain_order=True):
         (asked,) = answer_conditions(part)
         shares.append(_share(part, asked.record(manifest, record), factor))

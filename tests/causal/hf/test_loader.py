@@ -127,3 +127,10 @@ def test_code_of_the_repository_is_not_run(folder: Path) -> None:
     with pytest.raises(ConfigError, match="needs no code of its own"):
         load_checkpoint(resolve_model(str(folder)), device="cpu")
     assert not (folder / "ran").exists()
+
+
+def test_a_kernel_of_the_hub_is_not_fetched(folder: Path) -> None:
+    config = orjson.loads((folder / "config.json").read_bytes())
+    (folder / "config.json").write_bytes(orjson.dumps({**config, "attn_implementation": "evil/kernel"}))
+    with pytest.raises(ConfigError, match=r"a program of the hub for its attention \(evil/kernel\)"):
+        load_checkpoint(resolve_model(str(folder)), device="cpu")

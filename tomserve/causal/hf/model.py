@@ -386,6 +386,7 @@ def load_checkpoint(
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(**source)
         config = transformers.AutoConfig.from_pretrained(**source)
+        _refuse_kernels(checkpoint, config)
         if vars(config.get_text_config()).get("attn_logit_softcapping"):
             layout["attn_implementation"] = "eager"  # the only one that applies the cap (Gemma 2)
         model, told = transformers.AutoModelForCausalLM.from_pretrained(
@@ -467,6 +468,20 @@ def _too_little(checkpoint: Checkpoint, needed: int, device: str, dtype: str) ->
         f"{one_line(checkpoint.name)}: its weights take {needed / 1e9:.1f} GB in {dtype}, more than {device} has free; "
         f"{out}, or choose a smaller model"
     )
+
+
+def _refuse_kernels(checkpoint: Checkpoint, config: Any) -> None:
+    """Raise ConfigError where the model's files name a kernel of the hub for its attention, such as ``org/name``: a
+    program, which transformers would fetch and run."""
+    named = getattr(config, "_attn_implementation", None)
+    if "/" in str(named):
+        raise ConfigError(
+            f"{one_line(checkpoint.name)}: config.json names a program of the hub for its attention "
+            f"({one_line(str(named))[:80]}); take attn_implementation out of a copy of the model"
+        )
+    for part in config.sub_configs:
+        if (inner := getattr(config, part, None)) is not None:
+            _refuse_kernels(checkpoint, inner)
 
 
 def _refuse_random(checkpoint: Checkpoint, told: Mapping[str, Any]) -> None:
