@@ -21,13 +21,13 @@ from tomserve.benchmarks import load
 from tomserve.content import cache
 from tomserve.content.files import FileSnapshot, digest_bytes, digest_file
 from tomserve.errors import ConfigError
-from tomserve.items import write_items
+from tomserve.items import read_line, write_items
 from tomserve.reporting.html import sources
 from tomserve.reporting.html.report import write_report
 from tomserve.reporting.html.sources import find_current_report
 from tomserve.runs import scores as table
 from tomserve.runs.scores import load_scored_run, load_scores, scores_of
-from tomserve.scoring import version
+from tomserve.scoring import responses, version
 from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.scoring.table import write_score_table
 
@@ -542,6 +542,16 @@ def test_other_questions_about_the_story_tell_whose_belief_it_is(tmp_path: Path)
         known, ResponseFile(lines(tmp_path / "r.jsonl", row), known, "m"), tmp_path / "s.parquet", run="r"
     )
     assert pl.read_parquet(tmp_path / "s.parquet")["chain_verdicts"].to_list() == [["right", "other_belief"]]
+
+
+def test_a_story_of_many_questions_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(responses, "CACHED", 2)
+    loaded: list[int] = []
+    write_items(tmp_path / "items.jsonl", [make_item(n, cluster="s") for n in range(30)])
+    monkeypatch.setattr(responses, "read_line", lambda *line: loaded.append(1) or read_line(*line))
+    known = ItemFile(tmp_path / "items.jsonl")
+    assert {known.others(place) for place in range(30)} == {()}
+    assert len(loaded) <= 60
 
 
 def test_factors_of_mixed_kinds_become_text(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import polars as pl
 
 from tomserve.content.files import FileSnapshot, changed_error, refuse_os_errors
 from tomserve.errors import ConfigError, ContentError
-from tomserve.items import Item, nfc, read_line, refuse_factors, wrong_factor
+from tomserve.items import Gold, Item, nfc, read_line, refuse_factors, wrong_factor
 from tomserve.items.rationale import Automaton
 from tomserve.scoring.grades import FIELD
 from tomserve.scoring.metrics import compile_gold
@@ -43,6 +43,7 @@ class ItemFile:
         self._place: dict[str, int] = {}
         self._numbers, self._offsets = array("I"), array("Q")  # of each item's line
         self._next = array("I")  # for each item the next one with the same story, and for the last of them the first
+        self._first = array("I")  # for each item the first one with the same story
         last: dict[int, int] = {}  # story -> the place of the last item that told it
         with refuse_os_errors(path):
             self.file = FileSnapshot(path)
@@ -56,10 +57,11 @@ class ItemFile:
     def _remember(self) -> None:
         self.item = lru_cache(maxsize=CACHED)(self._load)
         self.others = lru_cache(maxsize=CACHED)(self._others)
+        self.rationales = lru_cache(maxsize=CACHED)(self._rationales)
 
     def __getstate__(self) -> dict[str, Any]:
         """What another process needs to read items by their places: not their names, unless variants name others."""
-        kept = {name: value for name, value in vars(self).items() if name not in ("item", "others")}
+        kept = {name: value for name, value in vars(self).items() if name not in _MEMORIES}
         return kept if self.varied else {**kept, "ids": [], "_place": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -87,8 +89,10 @@ class ItemFile:
         self._offsets.append(offset)
         if (before := last.get(story)) is None:
             self._next.append(place)
+            self._first.append(place)
         else:
             self._next.append(self._next[before])
+            self._first.append(self._first[before])
             self._next[before] = place
         last[story] = place
         self.benchmarks.add(str(data.get("benchmark")))
@@ -122,13 +126,23 @@ class ItemFile:
 
     def _others(self, place: int) -> tuple[Automaton, ...]:
         """The compiled gold rationales of the other questions about the story of the item at `place`, each once."""
-        told, other = [], self._next[place]
-        while other != place:
-            told.append(other)
-            other = self._next[other]
-        own = self.item(place).gold
-        siblings = (self.item(other).gold for other in sorted(told))
-        return tuple(dict.fromkeys(compile_gold(gold) for gold in siblings if gold is not None and gold != own))
+        own, told = self.item(place).gold, self.rationales(self._first[place])
+        return tuple(dict.fromkeys(compiled for gold, compiled in told.items() if gold != own))
+
+    def _rationales(self, first: int) -> dict[Gold, Automaton]:
+        """The compiled gold rationales of the questions about a story, each once. first: the place of its first one."""
+        found: dict[Gold, Automaton] = {}
+        place = first
+        while True:
+            if (gold := self.item(place).gold) is not None and gold not in found:
+                found[gold] = compile_gold(gold)
+            place = self._next[place]
+            if place == first or len(found) == MOST_RATIONALES:
+                return found
+
+
+MOST_RATIONALES = 1000  # of one story that are told apart from an item's own
+_MEMORIES = ("item", "others", "rationales")  # what a process of its own makes anew
 
 
 Row = dict[str, Any]
