@@ -21,6 +21,7 @@ from _misbehaving import CHOICES, OFFENCES, tagged
 
 from tests.conftest import make_item
 from tests.helpers.talking import FAN_OUT, write_strategy
+from tomserve.content import files
 from tomserve.items import write_items
 from tomserve.status import FINAL
 
@@ -336,6 +337,9 @@ class Leg:
         if self._away is not None:
             self._away[0].start()
         self.examine()
+        if self.seen["last exit"] == -signal.SIGKILL:  # by the soak's end: the next command would remove what it left
+            with files.temporary_folder(self.setting.folder / "tmp"):
+                pass
         self.ledger.found["temporary files left"] += len(left_behind(self.run_folder, self.setting.folder / "tmp"))
         self.seen["asked again"] = again([server.log for server in self._servers])
         # An answer that is on its way when the client gives it up for lost, after its timeout, is asked again, too.

@@ -144,19 +144,27 @@ class OpenAITransport:
                     if not name.startswith("x-stainless-"):
                         del request.headers[name]
                 request.headers.update(secret)
-                response = await way.handle_async_request(request)
+                response = await self._asked(request)
                 there = follow(str(request.url), response.headers.get("Location"))
                 if response.status_code in MOVED and there is not None:
                     await response.aclose()
                     kept = {"headers": request.headers, "extensions": request.extensions}
                     again = http.Request(request.method, there, content=await request.aread(), **kept)
-                    response = await way.handle_async_request(again)
+                    response = await self._asked(again)
                 try:
                     body = await _read_body(response)
                 finally:
                     await response.aclose()
                 headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _OF_BODY]
                 return http.Response(response.status_code, headers=headers, content=b"{}", extensions={_BODY: body})
+
+            async def _asked(self, request: Any) -> Any:
+                try:
+                    return await way.handle_async_request(request)
+                except (http.HTTPError, OSError):
+                    raise
+                except Exception as error:  # as anyio's AttributeError for a connection that is gone at once
+                    raise http.NetworkError(f"{type(error).__name__}: {error}", request=request) from error
 
             async def aclose(self) -> None:
                 await way.aclose()
