@@ -6,7 +6,7 @@ Requests with equal keys say the same to the same model, so that only one of the
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
@@ -20,6 +20,20 @@ from tomserve.prompting.conversation import Message, Turn
 AHEAD = 32
 """How many requests are rendered in one go. One after the other they cost a third less CPU time than when each is
 rendered between two replies."""
+
+
+THINKING_BUDGET = "thinking_token_budget"  # the field of a request by which vLLM ends the thinking
+
+RESERVED: Mapping[str, str] = {
+    **{name: f"give it by --{name}" for name in ("model", "temperature", "seed")},
+    **dict.fromkeys(("max_tokens", "max_completion_tokens"), "give it by --max-tokens"),
+    "messages": "what is asked is chosen by --strategy",
+    "response_format": "whether replies are held to a schema is said by --schema and the strategy",
+    "n": "ask for several samples by --repeats",
+    "api_key": "put it into TOMSERVE_API_KEY",
+    THINKING_BUDGET: "give it by --thinking",
+}
+"""Fields of a request that tomserve sets itself, so that neither a preset nor --extra-body may, with what to do."""
 
 
 class Identity(NamedTuple):

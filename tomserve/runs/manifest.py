@@ -21,9 +21,9 @@ from tomserve.content import files
 from tomserve.content.paths import PACKAGE, run_name
 from tomserve.content.validation import check_part, validation_error
 from tomserve.engine.records import utc_now
+from tomserve.engine.request import RESERVED, THINKING_BUDGET
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.scoring.table import MEASURED
-from tomserve.serving.presets import RESERVED, THINKING_BUDGET
 
 if TYPE_CHECKING:
     from tomserve.prompting.strategy import Strategy

@@ -26,7 +26,7 @@ from tomserve.content.validation import ModelName, Name, note_dataset, strategy_
 from tomserve.engine import transports
 from tomserve.engine.adaptations import POLICIES, SchemaPolicy
 from tomserve.engine.redact import Redactor
-from tomserve.engine.request import Sampling
+from tomserve.engine.request import RESERVED, Sampling
 from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import ConfigError, RunMismatchError, one_of
 from tomserve.items import Item
@@ -38,7 +38,7 @@ from tomserve.runs.noise_check import NoiseSample
 from tomserve.runs.open_again import parse_statuses
 from tomserve.serving import endpoint, keys
 from tomserve.serving.endpoint import Target
-from tomserve.serving.presets import RESERVED, Preset, merge_fields
+from tomserve.serving.presets import Preset, merge_fields
 from tomserve.serving.probe import WaitPolicy
 from tomserve.variants import Dropped, Kind, Retell
 

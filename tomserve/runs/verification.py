@@ -37,7 +37,7 @@ from tomserve.content.paths import run_name
 from tomserve.content.validation import Strict, read_record
 from tomserve.engine.adaptations import check_names
 from tomserve.engine.records import utc_now
-from tomserve.engine.request import Request, Sampling
+from tomserve.engine.request import THINKING_BUDGET, Request, Sampling
 from tomserve.errors import ConfigError, TomserveError
 from tomserve.items import read_items
 from tomserve.prompting import strategy as known
@@ -52,7 +52,7 @@ from tomserve.runs.runfolder import RunFolder, check_files
 from tomserve.runs.scores import score_run
 from tomserve.scoring import grades
 from tomserve.scoring.responses import NOISE
-from tomserve.serving.presets import THINKING_BUDGET, Preset
+from tomserve.serving.presets import Preset
 from tomserve.status import ANSWERS, FINAL
 
 SEAL_FILE = "seal.json"

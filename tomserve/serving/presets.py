@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from tomserve import content
 from tomserve.content.validation import Strict, load_unchanged
+from tomserve.engine.request import RESERVED, THINKING_BUDGET
 from tomserve.errors import ConfigError, one_of
 from tomserve.serving import keys
 
@@ -20,20 +21,6 @@ REFERENCE = "reference"  # the preset, and the model, that comes with tomserve
 Flag = str | int | float | bool
 Verified = Literal["yes", "documented", "unverified"]
 """What is known of a preset. yes: seen running with its weights; documented: by the publisher; unverified: neither."""
-
-
-THINKING_BUDGET = "thinking_token_budget"  # the field of a request by which vLLM ends the thinking
-
-RESERVED: Mapping[str, str] = {
-    **{name: f"give it by --{name}" for name in ("model", "temperature", "seed")},
-    **dict.fromkeys(("max_tokens", "max_completion_tokens"), "give it by --max-tokens"),
-    "messages": "what is asked is chosen by --strategy",
-    "response_format": "whether replies are held to a schema is said by --schema and the strategy",
-    "n": "ask for several samples by --repeats",
-    "api_key": "put it into TOMSERVE_API_KEY",
-    THINKING_BUDGET: "give it by --thinking",
-}
-"""Fields of a request that tomserve sets itself, so that neither a preset nor --extra-body may, with what to do."""
 
 
 def merge_fields(*parts: Mapping[str, Any]) -> dict[str, Any]:
