@@ -380,7 +380,7 @@ class Worker:
                 if self.leave.wait(LOOK):
                     return
                 process.bound()
-                if self.stop.is_set() or self._should_stop(process.folder):
+                if (self.stop.is_set() or self._should_stop(process.folder)) and not self.leave.is_set():
                     process.stop()
             code = process.code
             if code in STOPPED or (code is not None and code < 0):
