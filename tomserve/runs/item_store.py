@@ -16,7 +16,6 @@ import os
 import sqlite3
 import tempfile
 from array import array
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -292,7 +291,8 @@ def read_checked(path: Path, read: Callable[[], Iterable[Item]]) -> ItemStore:
             raise files.changed_error(path)
         return store
     store = ItemStore(read())
-    deque(_digested(store.lines, written), maxlen=0)
+    for _ in _digested(store.lines, written):
+        pass
     if found == f"sha256:{written.hexdigest()}":
         cache.keep(place, store.digest().encode())
     return store

@@ -77,12 +77,17 @@ def _singly(differences: Floats, draws: int, seed: int) -> Iterator[Floats]:
     """Null means in batches, every unit flipped by itself: the last bit of a random word decides its sign, which is
     what scipy does with the same generator."""
     total, units, start = differences.sum(), differences.size, 0
-    rng, bits = np.random.default_rng(seed), _random_bits(seed)
+    rng = np.random.default_rng(seed)
     for rows in batches(draws, units):
         drawn = rows * units
-        keep = bits.take(start, drawn) if units <= SINGLY else rng.integers(0, 2**32, drawn, dtype=np.uint32) & 1
+        keep = _random_bits(seed).take(start, drawn) if units <= SINGLY else _last_bits(rng, drawn)
         start += drawn
         yield (2 * (keep.astype(np.float64).reshape(rows, units) @ differences) - total) / units
+
+
+def _last_bits(rng: np.random.Generator, count: int) -> npt.NDArray[np.uint8]:
+    """The last bits of so many random words, each 0 or 1."""
+    return (rng.integers(0, 2**32, size=count, dtype=np.uint32) & 1).astype(np.uint8)
 
 
 class RandomBits:
@@ -98,8 +103,7 @@ class RandomBits:
         first, last = start // PIECE, -(-(start + count) // PIECE)
         with self._lock:
             while len(self._pieces) < last:
-                words = self._rng.integers(0, 2**32, size=PIECE, dtype=np.uint32)
-                self._pieces.append(np.packbits((words & 1).astype(np.uint8)))
+                self._pieces.append(np.packbits(_last_bits(self._rng, PIECE)))
         skipped = start - first * PIECE
         return np.unpackbits(np.concatenate(self._pieces[first:last]), count=skipped + count)[skipped:]
 
