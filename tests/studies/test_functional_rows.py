@@ -237,3 +237,9 @@ def test_b_is_made_of_types_of_task_as_a_whole() -> None:
     b = scored(found)["m"].b.estimate
     assert wholes["corrected"].mean() == pytest.approx(b)
     assert table.filter(pl.col("dimension") != "all that B counts")["corrected"].mean() != pytest.approx(b)
+
+
+def test_a_factor_of_somebody_else_that_bears_a_known_name_places_no_question() -> None:
+    frame = answers(kinds=(), again=False, scenarios=4)
+    found = breakdowns.task_rows(frame.with_columns(order=pl.lit("names first"), usable=pl.lit("yes")).lazy())
+    assert (found.rows.height, found.rows["order"].null_count()) == (frame.height, frame.height)

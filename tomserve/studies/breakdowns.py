@@ -470,7 +470,7 @@ def task_rows(scores: pl.LazyFrame) -> TaskRows:
     """The rows of a score table with `benchmark`, `task`, `dimension` (none of them null), `chance` (what a guess among
     the question's own choices scores, null where nobody knows) and `mind` (whether the question is counted in B)."""
     kinds = baselines.RuleKinds.of(scores)
-    typed = with_columns(scores, FACTORS)
+    typed = with_columns(scores, FACTORS, strict=False)
     rows = prepare_rows(typed, (*REQUIRED, *FACTORS, *kinds.columns)).with_columns(*_place_columns()).collect()
     usable = rows["usable"].fill_null(True)
     left = rows.filter(~usable).group_by("benchmark").len().sort("benchmark")
