@@ -105,10 +105,14 @@ def count_unread(rows: pl.DataFrame) -> int | None:
 def with_columns(scores: pl.LazyFrame, wanted: Mapping[str, Any], *, strict: bool = True) -> pl.LazyFrame:
     """The table with these columns in these types, empty where it lacks them, as the table of another tool may. strict:
     whether a value of another kind is an error; else it is left out, as somebody's own factor may have that name."""
-    there = scores.collect_schema().names()
+    schema = scores.collect_schema()
+
+    def fits(name: str, kind: Any) -> bool:
+        own = schema.get(name)
+        return own is not None and (strict or kind in (own, pl.String) or (own.is_numeric() and kind.is_numeric()))
+
     return scores.with_columns(
-        (pl.col(name) if name in there else pl.lit(None)).cast(kind, strict=strict).alias(name)
-        for name, kind in wanted.items()
+        (pl.col(name) if fits(name, kind) else pl.lit(None)).cast(kind).alias(name) for name, kind in wanted.items()
     )
 
 
