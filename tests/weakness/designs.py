@@ -16,7 +16,7 @@ def tell(seed: int, number: int, fresh: bool) -> list[Item]:
     dice, told = Random(f"{seed}/{number}"), []
     for telling in ("1", "2"):
         colour, size = dice.choice(("red", "green", "blue")), dice.choice(("big", "small", "tiny"))
-        story = (f"Story {number} by {seed} is told as {telling}{' anew' * fresh}.",)
+        story = (f"Story {number} by {seed} is told as {telling}{' <anew>' * fresh}.",)
         answer = "tea" if telling == "1" else "salt"
         factors = {"colour": colour, "size": size, "tellings": telling}
         more = {"choices": ("tea", "salt"), "gold": None, "cluster": f"{seed}-{number}"}

@@ -144,6 +144,7 @@ def test_what_was_found_is_exported_and_asked_of_another_model(done: Path, answe
     assert "adversarial to one model" in sheet
     assert "## Where the box is red" in sheet
     assert sheet.count("\n- Story") == 10
+    assert "&lt;anew>" in sheet  # a story is no HTML
     items_of = ("--benchmark", "items", "--path", tmp_path / "hard.jsonl", "--strategy", "vanilla")
     shown = cli(
         "eval", *items_of, "--run", "other", "--base-url", answering.url

@@ -9,9 +9,9 @@ from typing import Any, TypedDict, Unpack, cast
 import polars as pl
 
 from tomserve.content import files, output_path
-from tomserve.content.files import one_line
 from tomserve.errors import ConfigError
 from tomserve.items import Item, items_digest, read_items, write_items
+from tomserve.reporting.tables import markdown
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.planning import EvalOptions
@@ -162,7 +162,7 @@ def write_datasheet(name: str, manifest: Manifest, items: Sequence[Item], cells:
         "",
         "| | |",
         "|---|---|",
-        f"| found in | {one_line(manifest.model)}, revision {one_line(manifest.revision or 'unknown')} |",
+        f"| found in | {markdown(manifest.model)}, revision {markdown(manifest.revision or 'unknown')} |",
         f"| searched | {manifest.benchmark}, {settings['budget']:,} questions, seed {settings['seed']} |",
         f"| made by | tomserve {manifest.tomserve}, {manifest.created} |",
         f"| holds | {counts['confirmed']:,} questions of the cells, {counts['twin']:,} twins, {counts['random']:,} "
@@ -179,5 +179,6 @@ def write_datasheet(name: str, manifest: Manifest, items: Sequence[Item], cells:
         lines += ["", f"## {row['where'].capitalize()}", "", f"`{row['cell']}`: {row['finding']}", ""]
         own = [item for item in items if item.factors.get(CELL) == row["cell"] and item.factors[PART] == CONFIRMED]
         for item in own[:: max(1, len(own) // EXAMPLES)][:EXAMPLES]:
-            lines.append(f"- {' '.join(item.story)} **{item.question}** ({', '.join(item.choices)}) {item.answer}")
+            story, choices = markdown(" ".join(item.story)), markdown(", ".join(item.choices))
+            lines.append(f"- {story} **{markdown(item.question)}** ({choices}) {markdown(item.answer)}")
     return "\n".join([*lines, ""])
