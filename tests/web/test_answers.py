@@ -2,6 +2,7 @@
 Pages of answers hold what a plain reading of all rows finds.
 The page of a comparison holds what `tomserve compare` finds."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -145,6 +146,10 @@ def test_lines_that_are_no_rows_are_passed_over(tmp_path: Path, monkeypatch: pyt
     journal.write_bytes(b"\n".join(strange) + b"\n" + journal.read_bytes() + b'{"torn')
     monkeypatch.setattr(answers, "index_of", lambda _: None)
     assert answer("example", ITEM, "cot").reply
+    deep = b'"usage":' + 300 * b"[" + 300 * b"]"
+    journal.write_bytes(re.sub(rb'"usage":\{[^}]*\}', deep, (copied_example(tmp_path) / journal.name).read_bytes()))
+    with pytest.raises(ConfigError, match="too deep"):
+        answer("example", ITEM, "cot")
 
 
 Row = dict[str, Any]

@@ -203,8 +203,7 @@ def answer(folder: Path, item: str, strategy: str, sample: int | None = None, mo
         raise _none(run, item, strategy)
     row = found.row(0, named=True)
     question = _item(folder, int(row["item_offset"]))
-    line = _line(journal.journal_path(folder), int(row["offset"]))
-    reply = _row_for_scoring(line, manifest)
+    reply = _row_for_scoring(_journal_row(folder, int(row["offset"])), manifest)
     score = row if row["score"] is not None else _score_of(run, manifest, question, reply, row["model"])
     replies = _turns(folder, index, row) or (reply,)
     original = None
@@ -269,7 +268,7 @@ def _scan_journal(
         raise _none(run, item, strategy)
     last = {row.get("turn") or 0: row for row in own}
     counted = next((row for row in reversed(own) if "closes" in row), last[max(last)])
-    reply = _row_for_scoring(orjson.dumps(counted), manifest)
+    reply = _row_for_scoring(counted, manifest)
     model = str(reply.get("model") or manifest.model)
     score = _score_of(run, manifest, question, reply, model)
     replies = tuple(last[turn] for turn in sorted(last))
@@ -320,20 +319,25 @@ def _line(path: Path, offset: int) -> bytes:
         return file.readline(files.LONGEST_LINE)
 
 
-def _row_for_scoring(line: bytes, manifest: Manifest) -> dict[str, Any]:
-    """A row as scoring takes it: with the text that its conversation came to, none of a conversation that is open."""
+def _journal_row(folder: Path, offset: int) -> dict[str, Any]:
     try:
-        row = orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
+        return dict(orjson.loads(_line(journal.journal_path(folder), offset).removeprefix(b"\xef\xbb\xbf")))
     except orjson.JSONDecodeError:
         raise ConfigError("the journal was changed while it was read; look again") from None
-    row.setdefault("strategy", "vanilla")
-    row["status"] = row.get("status") or OK
+
+
+def _row_for_scoring(found: Mapping[str, Any], manifest: Manifest) -> dict[str, Any]:
+    """A row as scoring takes it: with the text that its conversation came to, none of a conversation that is open.
+    Raises ConfigError for one that no page can show."""
+    row = {"strategy": "vanilla", **found, "status": found.get("status") or OK}
+    if files.is_deep(row):
+        raise ConfigError("the answer's row in responses.jsonl lies too deep in lists and mappings to be shown")
     strategy = manifest.strategies.get(row["strategy"])
     if "closes" in row:
         row["text"] = row.get("conclusion", row.get("text"))
     elif strategy is not None and strategy.turns != 1:
         row |= {"status": UNFINISHED, "text": None, "reasoning": None}
-    return dict(row)
+    return row
 
 
 def _score_of(run: str, manifest: Manifest, item: Item, row: Row, model: str) -> dict[str, Any]:
