@@ -120,6 +120,7 @@ def test_a_preset_and_its_template(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ({}, {"model.safetensors": "adapter_model.safetensors"}, r"an adapter \(LoRA.*merge"),
         ({}, {"digest.txt": "adapter_config.json"}, r"an adapter \(LoRA.*whose model may be another one"),
         ({}, {"model.safetensors": "pytorch_model.bin"}, "pickles.*safetensors"),
+        ({}, {"model.safetensors": "other.bin"}, r"index\.json names 'other\.bin'; expected files \*\.safetensors"),
     ],
 )
 def test_what_cannot_be_measured_is_told_in_one_line(
@@ -131,6 +132,8 @@ def test_what_cannot_be_measured_is_told_in_one_line(
         (folder / "adapter_config.json").write_text("{}")
     for old, new in renamed.items():
         (folder / old).rename(folder / new)
+    if "other.bin" in renamed.values():
+        (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "other.bin"}}')
     with pytest.raises(ConfigError, match=told) as caught:
         resolve_model(str(folder))
     assert "\n" not in str(caught.value)

@@ -150,6 +150,7 @@ def test_what_is_started_looks_for_no_module_in_the_folder_where_one_stands(tmp_
     [
         ("a: &a [x]\nb: &b [*a, *a]\n", ":2: *a is an alias"),
         *((f"a: !!{tag}\n", "a value is none of its tag") for tag in ("bool x", "int ''", "timestamp x")),
+        ("a: " + "1:" * 600 + "1.5\n", "broken YAML: int too large"),
         ("where: " + "[" * 32_000, ":1: holds values within more than 100 others"),
         ("model: " + "x" * 70_000, "has more than 65,536 "),
         (os.mkfifo, "is a named pipe"),

@@ -92,6 +92,12 @@ def test_a_demonstration_is_any_item_of_any_file(suffix: str, tmp_path: Path) ->
     (folder / "strategy.yaml").write_text(text % (suffix, "demo/8"))
     with pytest.raises(ContentError, match=r"strategy\.yaml:4: demonstrations: unknown item 'demo/8'; did you mean"):
         Strategy.load(f"{folder}/")
+    (tmp_path / f"d.{suffix}").rename(tmp_path.parent / f"{tmp_path.name}.{suffix}")  # a file of the reader's
+    (tmp_path / f"d.{suffix}").symlink_to(tmp_path.parent / f"{tmp_path.name}.{suffix}")
+    for outside in (tmp_path / f"d.{suffix}", tmp_path.parent / f"{tmp_path.name}.{suffix}"):
+        (folder / "strategy.yaml").write_text(text.replace("../d.%s", "%s") % (outside, shown.id))
+        with pytest.raises(ContentError, match=r"lies outside of the folder that holds the strategy"):
+            Strategy.load(f"{folder}/")
 
 
 ONE = {"user": "{{ question }}"}

@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import ROOT, make_item
 from tomserve.scoring.answers import read_reply
 from tomserve.scoring.labels import LetteredChoices, find_wordings, wording_key
-from tomserve.scoring.prose import plain_lines
+from tomserve.scoring.prose import QuestionFocus, plain_lines
 from tomserve.scoring.score import ONLY_THOUGHTS, read_response
 from tomserve.scoring.thoughts import CUT, opens_thoughts, split_thoughts
 
@@ -283,3 +283,10 @@ def test_prose_around_marks_is_kept(text: str, said: str) -> None:
 def test_a_reply_of_thoughts_alone_says_why_it_has_no_answer(status: str, reason: str) -> None:
     row = {"status": status, "text": " ", "reasoning": "It is tea."}
     assert read_response(make_item(), row, False).reason == reason
+
+
+def test_of_the_names_of_a_question_twenty_count() -> None:
+    asked = QuestionFocus(
+        f"Where does {' and '.join(f'Ann{chr(97 + place % 26)}' * 2 for place in range(500))} go?", BAG
+    )
+    assert len(asked.names) == 20  # each name of a reply is compared with all of them

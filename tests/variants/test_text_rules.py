@@ -190,3 +190,13 @@ def test_exchanges_do_not_overlap() -> None:
     assert swap_order(5, (0, 3)) == (1, 0, 2, 4, 3)
     with pytest.raises(ValueError, match="takes part in two exchanges"):
         swap_order(3, (0, 1))
+
+
+def test_the_longest_texts_that_rules_read_take_no_time_and_longer_ones_are_refused() -> None:
+    """Each of these took minutes or hours by a rule that looked at every place anew."""
+    assert find_people(["A" * 200_000, "Aa " * 60_000, "Noor thinks."]) == ("Noor",)
+    assert len(find_people([" ".join(f"N{place:x} thinks." for place in range(20_000))])) == 100
+    letters = str.maketrans("0123456789", "abcdefghij")  # digits would be times
+    assert len(find_swaps(tuple(f"A q{place} hangs.".translate(letters) for place in range(3_000)))) == 2_999
+    for story in (["he " * 20_000], ["She thinks."] * 6_000):
+        assert reason(item([*STORY, *story]), PERSON).startswith("rules retell texts of at most 50,000 characters")

@@ -273,6 +273,8 @@ def test_sessions_outlive_a_restart_and_end_after_hours(shared: FastAPI) -> None
     assert Sessions(path, clock=lambda: time.time() + HOURS * 3600 - 60).find(secret) is not None
     assert Sessions(path, clock=lambda: time.time() + HOURS * 3600 + 60).find(secret) is None
     assert Sessions(path).find("another") is None
+    assert len({shared.state.access.sessions.begin("ben", "stamp") for _ in range(1200)}) == 1200
+    assert Sessions(path).find(secret) is not None  # nobody signs out others by signing in
     path.write_text("{broken")
     assert Sessions(path).find(secret) is None
 
@@ -294,6 +296,8 @@ def test_whoever_tries_passwords_waits_longer_and_longer() -> None:
     waits = [tries.wait(f"name{number}", "there") for number in range(100)]  # nor can one address try many names
     assert waits[: FREE["address"]] == [0.0] * FREE["address"]
     assert min(waits[FREE["address"] :]) > 0
+    tries = LoginThrottle(lambda: 0.0)
+    assert max(tries.wait("ada", f"2001:db8::{number:x}") for number in range(100)) > 0  # all of one customer
     tries = LoginThrottle(lambda: 0.0)
     for number in range(100):  # a proxy that names no address shuts out nobody but those whose names are tried
         assert tries.wait(f"name{number}", "") == 0.0

@@ -140,6 +140,7 @@ def test_an_address_that_is_not_named_gets_no_key(monkeypatch: pytest.MonkeyPatc
     [
         (How(strategy="cot", model="/etc/passwd"), "", "not a path"),
         (How(strategy="cot", model="../x.yaml"), "", "not a path"),
+        (How(strategy="cot", model="a/../../etc/ssl"), "", "unknown model"),
         (How(strategy="/tmp/own"), "", "unknown strategy"),
         (How(strategy="cot"), "file:///etc/passwd", "no address of a server"),
         (How(strategy="cot"), "http://user:pass@x/v1", "holds a user name"),

@@ -210,6 +210,14 @@ def refuse_unsupported(shown: str, config: Json) -> None:
 def _refuse_pickles(shown: str, folder: Path) -> None:
     """Raise ConfigError where the only weights at hand are pickles, which run code when they are read."""
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    index = read_json_object(folder / "model.safetensors.index.json") or {}
+    listed = index.get("weight_map")
+    for name in sorted({str(one) for one in listed.values()}) if isinstance(listed, dict) else ():
+        if "/" in name or not name.endswith(".safetensors"):
+            raise ConfigError(
+                f"{shown}: model.safetensors.index.json names {one_line(name)[:80]!r}; expected files *.safetensors "
+                "beside it"
+            )
     pickled = sorted(name for name in names if name.endswith((".bin", ".pt", ".pth", ".bin.index.json")))
     if pickled and not any(name.endswith((".safetensors", ".safetensors.index.json")) for name in names):
         raise ConfigError(

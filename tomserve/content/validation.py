@@ -339,7 +339,7 @@ def _parse_yaml(text: str, path: Path) -> tuple[Any, YamlLines]:
         raise ContentError(f"broken YAML: {error.problem or error.context}", path=path, line=line) from None
     except yaml.YAMLError as error:
         raise ContentError(f"broken YAML: {' '.join(str(error).split())}", path=path) from None
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError, ArithmeticError) as error:
         raise ContentError(f"broken YAML: {' '.join(str(error).split())}", path=path) from None
     except (LookupError, AttributeError, TypeError):
         raise ContentError("broken YAML: a value is none of its tag, as in `!!bool x`", path=path) from None

@@ -32,10 +32,11 @@ class Proxy(NamedTuple):
 def is_loopback(host: str) -> bool:
     """Whether a host can be reached from this machine alone.
 
-    >>> is_loopback("localhost"), is_loopback("[::1]"), is_loopback("127.1"), is_loopback("example.org")
-    (True, True, True, False)
+    >>> [is_loopback(one) for one in ("localhost", "[::1]", "127.1", "example.org", "localhost%.example.org")]
+    [True, True, True, False, False]
     """
-    host = host.strip("[]").split("%")[0].rstrip(".").lower()
+    host = host.strip("[]").rstrip(".").lower()
+    host = host.split("%")[0] if ":" in host else host  # the zone of an IPv6 address
     if host == "localhost" or host.endswith(".localhost"):
         return True
     with contextlib.suppress(ValueError):

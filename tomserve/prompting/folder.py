@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, StringConstraints
 from tomserve.content.validation import load_yaml, validate
 from tomserve.errors import ConfigError, ContentError, nearest, one_of
 from tomserve.items import Item, read_items
-from tomserve.prompting.templates import read_template
+from tomserve.prompting.templates import is_near, read_template
 
 PARTS = ("system", "user", "schema", "reply")
 """The templates of a strategy of one turn; each is in a file PART.j2."""
@@ -125,6 +125,9 @@ class Folder:
     def demonstration(self, entry: Demonstration) -> Item:
         """The item that is shown. Raises ContentError where its file or the item is not there."""
         file = (self.path / entry.file).resolve()
+        if not (is_near(self.path / entry.file, self.path) and is_near(file, self.file.resolve().parent)):
+            reason = f"{entry.file} lies outside of the folder that holds the strategy; copy it beside strategy.yaml"
+            raise self.error(reason, "demonstrations")  # what it shows is sent to the model's server
         if not file.is_file():
             reason = f"{entry.file} is no file (looked for {file}); copy it there along with the strategy"
             raise self.error(reason, "demonstrations")

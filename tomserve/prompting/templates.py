@@ -185,8 +185,12 @@ def drop_sentences(text: str, word: str) -> str:
 def _is_includable(path: Path, folder: Path) -> bool:
     # What a template takes in is sent to the model's server, so that a stranger's may name no other file than those of
     # its folder or of one beside it.
-    near = os.path.normpath(folder.absolute().parent)
-    return path.suffix == ".j2" and path.is_file() and Path(os.path.normpath(path.absolute())).is_relative_to(near)
+    return path.suffix == ".j2" and path.is_file() and is_near(path, folder)
+
+
+def is_near(path: Path, folder: Path) -> bool:
+    """Whether a path, which may lead through "..", is one of a folder or of those beside it."""
+    return Path(os.path.normpath(path.absolute())).is_relative_to(os.path.normpath(folder.absolute().parent))
 
 
 def read_template(path: Path) -> str:

@@ -258,6 +258,7 @@ STATED, ASKED, FITTING, LOOSE, DENIED = 4, 3, 2, 1, -1
 """How well a clause answers a question: it states the answer; it says of whom is asked what is asked; it may leave that
 out; it says no more than that something is so."""
 LONG = 25  # characters that a choice has at most which is a name and no sentence
+MOST_NAMES = 20  # names of a question that count
 LONGEST = 300  # characters before a choice that tell of what it is said; bounded, so that time is linear
 
 
@@ -283,8 +284,8 @@ class QuestionFocus:
         self.known = text is not None
         self.names = [
             stem(one) for one in words[1:] if one[0].isupper() and one[1:2].islower() and one.casefold() not in COMMON
-        ]
-        roles = [] if self.names else [stem(one) for one in _ROLE.findall(asked)]
+        ][:MOST_NAMES]
+        roles = [] if self.names else [stem(one) for one in _ROLE.findall(asked)][:MOST_NAMES]
         if not (self.names or roles) and _PERSON.search(asked):  # "she", of whom the sentences before speak
             self.names = [stem(one) for one in _NAME.findall(text or "")[:1] if one.casefold() not in COMMON]
         self.spelled: dict[str, str] = {}

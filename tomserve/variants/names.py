@@ -8,6 +8,7 @@
 ('Akan', 'Japanese')
 """
 
+import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -50,19 +51,21 @@ CULTURES = {name: one for one, names in _FURTHER.items() for name in names.split
 
 _NO_NAMES = word_set("no_names")
 
-_CAPITAL = r"[^\W\d_a-zß-öø-ÿ][\w'’-]*(?<!['’]s)(?<!['’])"
-_NAME = rf"{_CAPITAL}(?: {_CAPITAL})*"
+MOST = 100  # names of a story that are looked at
+# Words and names are bounded, and begin where a word does, so that no story takes more than time in its length.
+_CAPITAL = r"(?<![\w'’-])[^\W\d_a-zß-öø-ÿ][\w'’-]{0,60}(?<!['’]s)(?<!['’])"
+_NAME = rf"{_CAPITAL}(?: {_CAPITAL}){{0,5}}"
 _ASKED = re.compile(
     rf"\b(?:[Dd]oes|[Dd]id|[Dd]o|[Ww]ill|[Ww]ould|[Ii]s|[Ww]as|[Cc]an|[Cc]ould|[Hh]as)\s+(?P<name>{_NAME})"
 )
 _DOES = re.compile(
-    rf"(?P<name>{_NAME})(?:,[^.,;]*,|\s+(?:also|still|always|then|now|never|only|really|firmly|quickly|carefully|"
+    rf"(?P<name>{_NAME})(?:,[^.,;]{{0,300}},|\s+(?:also|still|always|then|now|never|only|really|firmly|quickly|carefully|"
     rf"immediately|accidentally))?"
     rf"\s+(?:(?:does|did|do|will|would|can|could|has|had)(?:\s+not|n['’]t)?\s+\w+|"
     rf"(?P<mind>{alternatives(word_set('mind'))})\b)"
 )
 _IS = re.compile(
-    rf"(?P<name>{_NAME})(?:,[^.,;]*,)?\s+(?:is|was)\s+(?:(?:currently|also|now)\s+)?(?:an?\s|working|\w+ing\b)"
+    rf"(?P<name>{_NAME})(?:,[^.,;]{{0,300}},)?\s+(?:is|was)\s+(?:(?:currently|also|now)\s+)?(?:an?\s|working|\w+ing\b)"
 )
 _PLACE = r"[Ii]n|[Oo]f|[Aa]t|[Oo]ff|[Nn]ear|[Oo]n|[Tt]hrough|[Aa]cross|[Oo]utside|[Ff]rom|[Ii]nto"
 _PREPOSITION = re.compile(rf"\b(?:(?:{_PLACE}|[Tt]he|[Aa]n?)\s+|(?:{_PLACE})\s+{_NAME},\s+)$")
@@ -74,14 +77,16 @@ def find_people(story: Sequence[str]) -> tuple[str, ...]:
     """The names of the persons of a story, in the order in which they are mentioned first.
 
     A word with a capital letter is a name where it has a verb that only persons have ("believes"), or where it is said
-    to be something or to do something and never follows "in", "of" or the like; never after an article.
+    to be something or to do something and never follows "in", "of" or the like; never after an article. Of a story
+    with more than MOST names, the first ones count.
     """
     text = "\n".join(story)
     found: dict[str, bool] = {}
     for match in (*_DOES.finditer(text), *_IS.finditer(text)):
         name = _strip_openers(match["name"])
         found[name] = found.get(name, False) or match.groupdict().get("mind") is not None
-    names = [name for name, sure in found.items() if name and not _is_place(name, text, sure=sure)]
+    named = itertools.islice(((name, sure) for name, sure in found.items() if name), MOST)
+    names = [name for name, sure in named if not _is_place(name, text, sure=sure)]
     return tuple(sorted(names, key=lambda name: _first(name, text)))
 
 
@@ -100,7 +105,7 @@ def find_possible_names(story: Sequence[str]) -> tuple[str, ...]:
     or "her brother"; each in the order of its first mention."""
     text = "\n".join(story)
     found = dict.fromkeys(_strip_openers(match["name"]) for match in _BESIDE.finditer(text))
-    return tuple(name for name in found if name and not _is_place(name, text))
+    return tuple(name for name in itertools.islice(filter(None, found), MOST) if not _is_place(name, text))
 
 
 def find_openers(story: Iterable[str]) -> set[str]:

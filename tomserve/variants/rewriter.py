@@ -97,6 +97,7 @@ def plan_jobs(
 
 def _choose_new_name(item: Item) -> tuple[tuple[str, ...], str]:
     """All forms of the protagonist's name, and the new name. Raises InapplicableError where there is none."""
+    text_rules.refuse_long(item)
     old = text_rules.find_protagonist(item)
     forms = (
         old,

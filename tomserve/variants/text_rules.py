@@ -202,12 +202,12 @@ def find_swaps(sentences: tuple[str, ...], known: frozenset[str] = frozenset()) 
     """
     words = [content_words(sentence) for sentence in sentences]
     leaning = [*map(leans_on_context, sentences), False]
-    free = []
+    free, before = [], set(known)
     for place in range(len(sentences) - 1):
-        before: set[str] = set().union(*words[:place]) | known
         dated = names_a_time(sentences[place]) and names_a_time(sentences[place + 1])
         if not (any(leaning[place : place + 3]) or words[place] & words[place + 1] - before or dated):
             free.append(place)
+        before |= words[place]
     return tuple(free)
 
 
@@ -271,6 +271,8 @@ def _stem(word: str) -> str:
 
 
 NEEDS_REWRITER = "a text alone is put in other words by a rewriter only"
+LONGEST_SENTENCE, LONGEST_STORY = 5_000, 50_000  # characters of a text that rules retell
+TOO_LONG = f"rules retell texts of at most {LONGEST_STORY:,} characters, {LONGEST_SENTENCE:,} in a sentence"
 NO_NAME = "no person of the text has a name"
 UNSURE_NAME = "it is not sure which words are the person's name"
 UNSURE_PRONOUNS = "it is not sure whose the pronouns are"
@@ -281,7 +283,8 @@ NO_ORDER = "no sentence of the text can surely change its place"
 
 
 def retell(item: Item, kind: Kind) -> Item:
-    """The variant of that kind. Raises InapplicableError where no rule is sure of it."""
+    """The variant of that kind. Raises InapplicableError where no rule is sure of it, and as `refuse_long`."""
+    refuse_long(item)
     if kind is PERSON:
         return _of_person(item)
     if kind is OBJECT:
@@ -290,6 +293,14 @@ def retell(item: Item, kind: Kind) -> Item:
     if kind is ORDER:
         return make_variant(item, ORDER, by=RULES, story=_reorder(item.story))
     raise InapplicableError(NEEDS_REWRITER)
+
+
+def refuse_long(item: Item) -> None:
+    """Raise InapplicableError for a text that is too long for rules, which take time by the square of a sentence's
+    length."""
+    texts = (*item.story, item.question, *item.choices)
+    if max(map(len, texts)) > LONGEST_SENTENCE or sum(map(len, texts)) > LONGEST_STORY:
+        raise InapplicableError(TOO_LONG)
 
 
 class Cast(NamedTuple):

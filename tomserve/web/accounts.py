@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
+import ipaddress
 import re
 import secrets
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -290,7 +291,7 @@ def _find_user(users: dict[str, User], name: str) -> User:
 
 
 HOURS = 12
-MOST = 1000  # sessions that are kept; where there are more, the oldest end
+MOST, MOST_OF_ONE = 1000, 20  # sessions that are kept, of all and of one name; where there are more, the oldest end
 
 
 class Session(Strict):
@@ -339,7 +340,13 @@ class Sessions:
 
     def _write(self) -> None:
         living = sorted(((one.until, key) for key, one in self._all.items() if one.until > self._clock()), reverse=True)
-        self._all = {key: self._all[key] for _, key in living[:MOST]}
+        counts: Counter[str] = Counter()
+        kept = []
+        for _, key in living:
+            counts[self._all[key].name] += 1
+            if counts[self._all[key].name] <= MOST_OF_ONE:
+                kept.append(key)
+        self._all = {key: self._all[key] for key in kept[:MOST]}
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         files.replace_bytes(self.path, orjson.dumps({key: one.model_dump() for key, one in self._all.items()}), 0o600)
 
@@ -396,5 +403,14 @@ class LoginThrottle:
 
     @staticmethod
     def _keys(name: str, address: str) -> tuple[tuple[str, str, str], ...]:
-        name = name[:100]
+        name, address = name[:100], _network_of(address)
         return ("both", name, address), *([("address", "", address)] if address else []), ("name", name, "")
+
+
+def _network_of(address: str) -> str:
+    """The address by which tries are counted: of IPv6, the network that one customer is given."""
+    with contextlib.suppress(ValueError):
+        found = ipaddress.ip_address(address)
+        if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
+            return str(ipaddress.ip_network((int(found), 128)).supernet(new_prefix=64))
+    return address

@@ -42,7 +42,7 @@ from tomserve.web.accounts import Person
 from tomserve.web.answers import prompts_of
 from tomserve.web.background import keyless
 from tomserve.web.items import How, Sentence, sentences
-from tomserve.web.queue import check_key
+from tomserve.web.queue import check_key, check_model
 from tomserve.web.settings import Settings
 
 AT_ONCE = 4  # how many tries are asked at a time
@@ -103,6 +103,7 @@ def start_trial(
     environment = environment_of(settings, base_url, key)
     if how.model and (how.model.startswith((".", "/", "~")) or how.model.endswith((".yaml", ".yml"))):
         raise ConfigError(f"model {how.model!r:.200}: give a name, not a path")
+    check_model(how.model, base_url)
     name, root = secrets.token_hex(8), settings.folder / FOLDER
     asked = {
         **{

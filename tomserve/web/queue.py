@@ -51,7 +51,7 @@ def check_experiment(experiment: Experiment, person: Person, register: RunIndex,
     experiment = experiment.model_copy(
         update={"base_url": tuple(dict.fromkeys(map(normalize_url, experiment.base_url)))}
     )
-    _check_model(experiment)
+    check_model(experiment.model, experiment.base_url)
     if experiment.key is not None:
         check_key(experiment.key, experiment.base_url, settings)
     options = experiment.options()
@@ -120,10 +120,10 @@ def _may_read(name: str, person: Person, register: RunIndex) -> bool:
     return True
 
 
-def _check_model(experiment: Experiment) -> None:
-    """Without an address the model is a preset's or a running server's; never a folder, a file or something to load."""
-    model = experiment.model
-    if model is None or experiment.base_url:
+def check_model(model: str | None, base_url: object) -> None:
+    """Without an address the model is a preset's or a running server's; never a folder, a file or something to load.
+    Raises ConfigError."""
+    if model is None or base_url:
         if model is not None and (not model.isprintable() or len(model) > 300):
             raise ConfigError("model: expected a name of at most 300 characters on one line")
         return
