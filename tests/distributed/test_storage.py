@@ -213,6 +213,7 @@ def test_only_finished_parts_are_copied_and_a_stop_leaves_none_behind(tmp_path: 
         ("https://host/x?sig=geheim", ConfigError, r"https://...: holds a name"),
         ("simplecache::ftp://me:geheim@host/x", ConfigError, r"...://...: holds a name"),
         ("memory://x\x1b[31m", ConfigError, "no address of a store"),
+        ("https://host/x", ConfigError, "no store is reached by https; download the parts"),
         ("nonsense://x", ConfigError, "Protocol not known"),
         ("gs://bucket/x", MachineError, "needs a package that is not installed"),
         ("reference://x", ConfigError, r"cannot be used \(an address alone does not tell it\)"),

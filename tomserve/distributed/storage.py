@@ -51,7 +51,8 @@ def is_store_url(text: str) -> bool:
 
 
 def check_address(url: str) -> None:
-    """Raise ConfigError where an address holds a name, a password or a token; the message shows none of it."""
+    """Raise ConfigError where an address holds a name, a password or a token, of which the message shows nothing, or is
+    one of the web, whose servers fsspec believes the length of what they send."""
     scheme = url.split("://", 1)[0]
     shown = scheme if re.fullmatch(r"[a-z0-9+]{1,20}", scheme) else "..."
     if re.search(r"//[^/]*@", url) or "?" in url or "#" in url:
@@ -61,6 +62,8 @@ def check_address(url: str) -> None:
         )
     if "::" in url or not re.fullmatch(r"[a-z0-9+]{1,20}://[^\s\x00-\x1f]*", url):
         raise ConfigError(f"{one_line(url)[:100]}: no address of a store; expected such as s3://bucket/mine.parts")
+    if scheme in ("http", "https"):
+        raise ConfigError(f"{one_line(url)[:100]}: no store is reached by {scheme}; download the parts, and merge them")
 
 
 def open_store(url: str) -> tuple[Any, str]:
