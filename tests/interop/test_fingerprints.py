@@ -15,6 +15,7 @@ from tests.helpers.foreign_files import generated, samples
 from tests.helpers.outcomes import passes
 from tomserve import benchmarks
 from tomserve.content.paths import runs_root
+from tomserve.interop import fingerprints
 from tomserve.interop.fingerprints import KnownBenchmark
 from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
@@ -88,6 +89,7 @@ def test_of_two_items_that_fit_none_is_taken_unless_choices_or_the_file_tell_whi
     assert twins.find(f"{told} {one.question} salt, tea, unknown") == "demo/3"
     assert twins.find(f"{told} {one.question}") is None, "which of two is not told"
     assert twins.find(f"{told} {one.question}", "demo/1") == "demo/1"
+    assert twins.find(f"{told} {one.question} {'salt tea ' * 2_000}") is None, "nor by a pattern that tries all places"
     assert twins.find(f"{told} {one.question}", "demo/9") is None, "what a file names has to fit"
 
 
@@ -99,6 +101,21 @@ def test_of_several_questions_about_a_story_the_last_one_was_asked() -> None:
     assert known.find(f"{told} What is in it? Does Ada know what is in it?") == "demo/2"
     assert known.find(f"{told} Does Ada know what is in it? Yes. What is in it?") == "demo/1"
     assert known.find(f"{told} Does Ada know what is in it?") == "demo/2", "the longer one, as it ends with the other"
+
+
+@pytest.mark.parametrize(
+    "text", ["\n" * 40_000, "a " * 20_000, "a a a a a a a a b " * 10_000], ids=["\n", "a", "story"]
+)
+def test_a_text_that_repeats_itself_takes_no_longer_than_another(text: str) -> None:
+    """Each of these would take many seconds if all that follows were looked at again from every place."""
+    item = make_item(1, story=["A a a a a a a a b."], gold=None)
+    assert KnownBenchmark("demo", [item]).find(text) is None
+
+
+def test_of_a_long_text_only_the_end_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = make_item(1)
+    monkeypatch.setattr(fingerprints, "LONGEST_ASKED", 50)
+    assert KnownBenchmark("demo", [one]).find(f"{' '.join(one.story)} {one.question}") is None
 
 
 @pytest.mark.parametrize("begin", ["{n}. ", "({n}) ", "{n} ", "Sentence {n}: ", ""])

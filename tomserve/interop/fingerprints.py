@@ -14,7 +14,7 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,8 +45,14 @@ ASKING = frozenset(
 )
 """Words by which prompts lead to a question, also where a story has them."""
 
+LONGEST_ASKED = 1_000_000
+"""Of a longer text, only so many of its last characters are looked at."""
+
+MOST_STORIES = 100
+"""After so many whole stories without their question, no further one is looked for before them."""
+
 _NUMBER = re.compile(
-    r"""(?:^|(?<=[.!?:])|(?<=[.!?:]["')\]]))\s*(?:sentence\s+)?[(\[]?\d{1,4}[.):\]]*(?=\s)""", re.M | re.I
+    r"""(?:^|(?<=[.!?:])|(?<=[.!?:]["')\]]))[^\S\n]*(?:sentence\s+)?[(\[]?\d{1,4}[.):\]]*(?=\s)""", re.M | re.I
 )
 _WORD = re.compile(r"[^\W_]+")
 
@@ -54,6 +60,11 @@ _WORD = re.compile(r"[^\W_]+")
 def normal_words(text: str) -> list[str]:
     """The words of a text in small letters, without the numbers that lines and sentences begin with."""
     return _WORD.findall(_NUMBER.sub(" ", text).casefold())
+
+
+def _last_words(asked: str) -> list[str]:
+    """The normal words of the end of a text that was asked."""
+    return normal_words(asked[-LONGEST_ASKED:])
 
 
 def _story_words(story: Iterable[str]) -> Iterator[str]:
@@ -93,16 +104,19 @@ class KnownBenchmark:
     def find(self, asked: str, item: str | None = None) -> str | None:
         """The id of the item whose story and question the text holds, None where it holds none, or where several fit.
         item: the id that the file names, which is chosen among several that fit."""
-        words = normal_words(asked)
+        words = _last_words(asked)
+        text, looked_at = f"{' '.join(words)} ", 0
+        start = len(text)
         for place in range(len(words) - 1, -1, -1):
+            start -= len(words[place]) + 1
             begun = (self._beginnings.get(" ".join(words[place : place + length]), ()) for length in self._lengths)
-            if not (stories := [story for several in begun for story in several]):
-                continue
-            text = f"{' '.join(words[place:])} "
+            stories = [story for several in begun for story in several if text.startswith(f"{story} ", start)]
             # Of a story and one that goes on where it ends, the whole one was told.
             for story in sorted(stories, key=len, reverse=True):
-                if text.startswith(f"{story} ") and (found := self._asked(story, text[len(story) :], item)):
+                if found := self._asked(story, text[start + len(story) :], item):
                     return item if item in found else found[0] if len(found) == 1 else None
+            if (looked_at := looked_at + len(stories)) >= MOST_STORIES:
+                break
         return None
 
     def _asked(self, story: str, rest: str, item: str | None) -> list[str]:
@@ -130,12 +144,18 @@ class KnownBenchmark:
         others = {one.words for one in self._stories[story]} | {label for one in found for label in one.choices}
         for text in sorted(others, key=len, reverse=True):
             between = between.replace(f" {text} ", " ")
-        return bool(set(between.split()) & set(story.split()) - self._common - ASKING)
+        between = f"{between} "
+        return any(f" {word} " in between for word in set(story.split()) - self._common - ASKING)
 
 
 def _in_order(choices: Sequence[str], text: str) -> bool:
     """Whether the choices stand in the text in this order."""
-    return re.match("".join(f".* {re.escape(choice)}(?= )" for choice in choices), text) is not None
+    end = 0
+    for choice in choices:
+        if (start := text.find(f" {choice} ", end)) < 0:
+            return False
+        end = start + len(choice) + 1
+    return True
 
 
 NONE = "none"
@@ -184,8 +204,10 @@ class BenchmarkFinder:
 
     def _find_benchmark(self, samples: ReplyBuffer) -> QuestionOrigin:
         nearly, some = "", [(one.asked, one.item) for one in samples.spread(LOOKED_AT)]
-        shown = {beginning for text, _ in some for beginning in _beginnings(normal_words(text))}
-        for name, beginnings in _story_beginnings().items():
+        known_beginnings = _story_beginnings()
+        every = frozenset(chain.from_iterable(known_beginnings.values()))
+        shown = {one for text, _ in some for one in _beginnings(_last_words(text)) if one in every}
+        for name, beginnings in known_beginnings.items():
             if shown.isdisjoint(beginnings):
                 continue
             known = self._known(name)
