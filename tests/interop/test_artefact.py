@@ -302,6 +302,7 @@ def test_what_cannot_be_tried_says_why(opened: Path, again: Again) -> None:
         ("x,y\n0.1,one\n0.1,one\n", "2 lines kept, 3 now"),
         ("x,y\nnan,one\n", "'nan' now"),
         (None, "table a.csv: only kept"),
+        pytest.param(f"x,y\n{'1' * 40_000}x,one\n", "line 2, x", id="digits"),
     ],
 )
 def test_cells_and_tables_are_compared_up_to_rounding(tmp_path: Path, text: str | None, wrong: str | None) -> None:

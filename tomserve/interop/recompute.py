@@ -31,6 +31,9 @@ from typing import Any
 CLOSE = 1e-9
 """How far numbers may be apart, relatively, which other processors round otherwise."""
 
+LONGEST_NUMBER = 50
+"""Cells of more characters are compared as text."""
+
 SHOWN = 20
 """How many lines are printed at most of each kind."""
 
@@ -265,7 +268,9 @@ def same(a: str, b: str) -> bool:
     """Whether two cells are the same, numbers up to rounding."""
     if a == b:
         return True
-    number = r"-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
+    if max(len(a), len(b)) > LONGEST_NUMBER:
+        return False
+    number = r"-?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?"
     return bool(re.fullmatch(number, a) and re.fullmatch(number, b)) and math.isclose(
         float(a), float(b), rel_tol=CLOSE, abs_tol=CLOSE
     )
