@@ -119,6 +119,11 @@ MEMBERS = {
         json.dumps({"id": "x", "epoch": "first", "output": {"choices": "no"}}).encode(),
         "has fields of other types than Inspect writes",
     ),
+    "endless grades": (
+        "samples/grades.json",
+        json.dumps(sample("x", scores={"f1": {"value": 1}, "by": {"value": dict.fromkeys(range(1000), 1)}})).encode(),
+        "has more than 1,000 grades",
+    ),
 }
 
 

@@ -377,14 +377,16 @@ def test_who_answered_has_to_be_known(cli, tmp_path: Path) -> None:
 
 
 def test_lines_that_are_no_samples_are_left_out(tmp_path: Path) -> None:
-    path = samples(tmp_path / "samples_x.jsonl", [generated(0, "0", 1.0), {"doc_id": 1}])
+    graded = generated(2, "0", 1.0, metrics=["acc"] * 1001)
+    path = samples(tmp_path / "samples_x.jsonl", [generated(0, "0", 1.0), {"doc_id": 1}, graded])
     with path.open("a") as file:
         file.write('{"doc_id": 2, "doc"')
     read = LmEvalSamples(path, "m")
     assert len(list(read.samples())) == 1
     assert read.left_out == {
         "lacks doc_id, doc or resps": (1, "samples_x.jsonl, line 2"),
-        "is torn off at the end of the file": (1, "samples_x.jsonl, line 3"),
+        "has more than 1,000 grades": (1, "samples_x.jsonl, line 3"),
+        "is torn off at the end of the file": (1, "samples_x.jsonl, line 4"),
     }
     empty = samples(tmp_path / "samples_y.jsonl", [{"a": 1}])
     with pytest.raises(ConfigError, match="no line is a sample of lm-eval"):

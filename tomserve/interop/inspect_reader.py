@@ -25,7 +25,17 @@ import zstandard
 
 from tomserve.engine.redact import redact_settings
 from tomserve.errors import ConfigError
-from tomserve.interop.samples import Grade, Sample, Source, SourceAbout, as_text, facts_of, open_source, parse_grade
+from tomserve.interop.samples import (
+    GRADES_PER_REPLY,
+    Grade,
+    Sample,
+    Source,
+    SourceAbout,
+    as_text,
+    facts_of,
+    open_source,
+    parse_grade,
+)
 from tomserve.status import LENGTH, MALFORMED, REFUSAL, TIMEOUT, finished
 
 _ATTACHMENT = "attachment://"
@@ -34,6 +44,11 @@ _LIMITS = {"token": LENGTH, "context": LENGTH, "time": TIMEOUT, "working": TIMEO
 
 _LONGEST = 2000
 """Most characters of an error that are kept."""
+
+
+class TooManyGradesError(ValueError):
+    """A sample has more than GRADES_PER_REPLY grades."""
+
 
 WRONG_TYPE = (TypeError, ValueError, AttributeError, KeyError, IndexError, RecursionError, OverflowError)
 """What `read_sample` raises where a field is of another type than Inspect writes."""
@@ -153,11 +168,13 @@ def _usage(usage: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _grades(scores: Mapping[str, Any]) -> dict[str, Grade]:
-    """All grades by scorer (``scorer/key`` where one gives several values)."""
+    """All grades by scorer (``scorer/key`` where one gives several values). Raises TooManyGradesError."""
     found: dict[str, Grade] = {}
     for name, score in scores.items():
         value, answer = score.get("value"), score.get("answer")
         answer = answer if isinstance(answer, str) else None
+        if len(found) + (len(value) if isinstance(value, dict) else 1) > GRADES_PER_REPLY:
+            raise TooManyGradesError(f"has more than {GRADES_PER_REPLY:,} grades")
         if isinstance(value, dict):
             found |= {f"{name}/{key}": parse_grade(f"{name}/{key}", one, answer) for key, one in value.items()}
         else:
@@ -425,6 +442,9 @@ class InspectLog(Source):
                 continue
             try:
                 sample = read_sample(data, head, f"{self.path.name}, {place}")
+            except TooManyGradesError as error:
+                self.leave(str(error), place)
+                continue
             except WRONG_TYPE:
                 self.leave("has fields of other types than Inspect writes", place)
                 continue

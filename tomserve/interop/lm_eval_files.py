@@ -25,6 +25,7 @@ from tomserve.engine.redact import redact_settings
 from tomserve.errors import ConfigError
 from tomserve.interop.inspect_export import error_text, format_time, sha256_of
 from tomserve.interop.samples import (
+    GRADES_PER_REPLY,
     Grade,
     Sample,
     Source,
@@ -55,6 +56,8 @@ def parse_row(line: bytes) -> dict[str, Any] | str:
         return "is no JSON" if line.endswith(b"\n") else "is torn off at the end of the file"
     if not isinstance(row, dict) or not {"doc_id", "doc", "resps"} <= set(row):
         return "lacks doc_id, doc or resps"
+    if isinstance(metrics := row.get("metrics"), list) and len(metrics) > GRADES_PER_REPLY:
+        return f"has more than {GRADES_PER_REPLY:,} grades"
     return row if isinstance(row["resps"], list) and row["resps"] else "has no reply (resps)"
 
 

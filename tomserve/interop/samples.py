@@ -38,6 +38,9 @@ from tomserve.status import OK
 MOST_REPEATS = 2**15
 """A question has fewer replies than this, as a score table numbers them."""
 
+GRADES_PER_REPLY = 1000
+"""A reply with more grades than this is left out."""
+
 
 @dataclass(frozen=True)
 class Grade:
