@@ -23,11 +23,13 @@ import tempfile
 from collections.abc import Iterator
 from functools import partial
 from io import BufferedReader
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import orjson
 
+from tomserve.content import parquet_pages
 from tomserve.errors import ConfigError, ContentError
 
 if TYPE_CHECKING:
@@ -155,18 +157,59 @@ FREE, MOST_A_BYTE = 50_000_000, 200
 """A Parquet file with more values than FREE, and than so many a byte, is refused: tables of scores have ten to fifty,
 and a value that is repeated takes no room in the file, but in memory."""
 
+ROOM, DENSEST = 1 << 29, 1000
+"""So is one whose pages are unpacked to more bytes than ROOM, and than so many times its own, or whose texts have more:
+one that is repeated is held once, until it is worked on."""
+
 
 def scan_foreign_parquet(path: Path, held: bytes | None = None) -> pl.LazyFrame:
-    """The table in a Parquet file that may come from anybody. held: its bytes, where they were read already. Raises
-    ConfigError for one that says that it holds more than its size can, and as `scan_parquet` does."""
+    """The table in a Parquet file that may come from anybody, with lists at most in its columns. held: its bytes, where
+    they were read already. Raises ConfigError for one that holds more than its size can, and as `scan_parquet` does."""
     import polars
 
     table = scan_parquet(path) if held is None else polars.scan_parquet(io.BytesIO(held))
-    size = path.stat().st_size if held is None else len(held)
-    values = table.select(polars.len()).collect().item() * len(table.collect_schema())
-    if values > max(FREE, MOST_A_BYTE * size):
-        raise ConfigError(f"{path}: says that it holds {values:,} values, more than {size:,} bytes can; restore it")
+    for name, kind in (columns := table.collect_schema()).items():
+        inner = kind.inner if isinstance(kind, polars.List) else kind
+        if inner.is_nested() or (inner is not kind and isinstance(inner, polars.Categorical | polars.Enum)):
+            reason = f"column {name!r:.80} is {kind!s:.80}; expected texts, numbers or true and false"
+            raise ConfigError(f"{path}: {reason}")
+    try:
+        if held is not None:
+            found, size = parquet_pages.add_up(held), len(held)
+        else:
+            with open_for_reading(path) as file, mmap(file.fileno(), 0, access=ACCESS_READ) as mapped:
+                found, size = parquet_pages.add_up(mapped), len(mapped)
+    except ValueError as error:
+        raise ConfigError(f"{path}: not a parquet table ({error})") from None
+    values = max(found.values, table.select(polars.len()).collect().item() * len(columns))
+    _refuse_more(path, f"{values:,} values", values > max(FREE, MOST_A_BYTE * size), size)
+    _refuse_more(path, f"{found.bytes:,} bytes", found.bytes > max(ROOM, DENSEST * size), size)
     return table
+
+
+def read_foreign_parquet(path: Path, held: bytes | None = None) -> pl.DataFrame:
+    """The whole table in such a file. Raises as `scan_foreign_parquet` and `refuse_long_texts` do."""
+    table = scan_foreign_parquet(path, held).collect()
+    refuse_long_texts(path, table.lazy(), held)
+    return table
+
+
+def refuse_long_texts(path: Path, table: pl.LazyFrame, held: bytes | None = None) -> None:
+    """Raise ConfigError where the texts of a table are longer than a file of its size can hold; see DENSEST."""
+    import polars as pl
+
+    kinds = ((pl.String,), (pl.List(pl.String),), (pl.Categorical, pl.Enum))
+    plain, listed, labels = (pl.col(kind) for kind in kinds)
+    sizes = (plain.str.len_bytes(), listed.explode().str.len_bytes(), labels.cat.len_bytes())
+    total = pl.sum_horizontal(pl.lit(0), *(one.cast(pl.UInt64).sum() for one in sizes))
+    texts = table.select(total).collect(engine="streaming").item()
+    size = path.stat().st_size if held is None else len(held)
+    _refuse_more(path, f"texts of {texts:,} bytes", texts > max(ROOM, DENSEST * size), size)
+
+
+def _refuse_more(path: Path, what: str, wrong: bool, size: int) -> None:
+    if wrong:
+        raise ConfigError(f"{path}: says that it holds {what}, more than {size:,} bytes can; restore it")
 
 
 def read_parquet_metadata(path: Path) -> dict[str, str]:

@@ -398,9 +398,12 @@ def _of_files(source: str, paths: Sequence[Path], none: str) -> Partitions:
 
 
 def _rows(path: Path) -> int:
-    """How many rows a Parquet file holds, as its end says. Raises ConfigError where it is none."""
+    """How many rows a Parquet file holds, as its end says. Raises ConfigError where it is none, or one of texts that
+    are longer than it can hold."""
     try:
-        return int(files.scan_foreign_parquet(path).select(pl.len()).collect().item())
+        table = files.scan_foreign_parquet(path)
+        files.refuse_long_texts(path, table)
+        return int(table.select(pl.len()).collect().item())
     except UNREAD as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
         raise ConfigError(f"{path}: not a parquet table ({reason})") from None

@@ -244,7 +244,7 @@ def read_measurement(folder: Path, manifest: Manifest) -> tuple[pl.DataFrame, ru
     and where the file holds no table, or one without rows."""
     table, record = read_table_bytes(folder, manifest)
     try:
-        frame = files.scan_foreign_parquet(folder / runfolder.TABLE, table).collect()
+        frame = files.read_foreign_parquet(folder / runfolder.TABLE, table)
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = " ".join(str(error).split())[:120]
         raise ConfigError(

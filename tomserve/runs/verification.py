@@ -560,7 +560,7 @@ def _scores(folder: Path) -> Finding:
     if not path.exists():
         return Finding("scores", True, f"{now.height:,} rows are made; no table is kept")
     try:
-        table = files.scan_foreign_parquet(path).collect()
+        table = files.read_foreign_parquet(path)
     except (ConfigError, OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = one_line(" ".join(str(error).split()))[:120]
         return Finding("scores", False, f"{path.name} is no table ({reason}); it is made again when it is needed")

@@ -143,7 +143,7 @@ def read_table(source: str) -> pl.DataFrame:
         raise ConfigError(f"{path}: no such file" if not path.exists() else f"{path}: is no file")
     try:
         if path.suffix == ".parquet":
-            frame = files.scan_foreign_parquet(path).collect()
+            frame = files.read_foreign_parquet(path)
         elif path.suffix == ".jsonl":
             frame = pl.read_ndjson(path, infer_schema_length=None)
         else:
@@ -230,7 +230,7 @@ def _truth(frame: pl.DataFrame, name: str, path: str) -> pl.Series:
     if strange.any():
         at = int(strange.arg_max() or 0)
         item = frame["item"][at] if "item" in frame.columns else at + 1
-        raise ConfigError(f"{path}: item {item!r}: {name} is {frame[name][at]!r}; expected true or false (or 1, 0)")
+        raise ConfigError(f"{path}: item {item!r}: {name} is {frame[name][at]!r:.80}; expected true or false (or 1, 0)")
     return found
 
 
