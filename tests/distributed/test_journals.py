@@ -14,11 +14,12 @@ from tests.helpers import parting
 from tests.helpers.examples import copied_example, copied_run
 from tests.helpers.outcomes import passes, refuses
 from tests.helpers.parting import ONCE
+from tomserve.content import files
 from tomserve.content.files import digest_file
 from tomserve.distributed import journals
 from tomserve.distributed.merge import merge
 from tomserve.errors import ConfigError, JournalError, MachineError, StoppedError
-from tomserve.runs.journal import MARK, journal_path, measure_file, restore_journal
+from tomserve.runs.journal import MARK, PackedHeader, journal_path, measure_file, read_chunks, restore_journal
 from tomserve.runs.progress import Stop
 from tomserve.runs.runfolder import RunFolder
 from tomserve.runs.scores import read_current_record, score_run, scores_of
@@ -162,3 +163,18 @@ def test_a_packed_file_that_was_changed_or_made_up_is_refused(tmp_path: Path) ->
     path.symlink_to("/etc/passwd")
     with pytest.raises(ConfigError, match="symbolic link"):
         journal_path(run)
+
+
+@pytest.mark.parametrize(("rows", "claimed", "pieces"), [(5, 9 << 20, 5), (4097, 1 << 20, 0)], ids=["few", "past-4-GB"])
+def test_long_lines_that_stand_once_in_a_packed_file_are_unpacked_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, claimed: int, pieces: int
+) -> None:
+    lines = pl.LazyFrame({"line": pl.Series([b"x" * (1 << 20)]).new_from_index(0, rows)})
+    about = PackedHeader(bytes=claimed, lines=rows, digest="sha256:" + "0" * 64)
+    monkeypatch.setattr(files, "LONGEST_LINE", 2 << 20)
+    monkeypatch.setattr(files, "scan_foreign_parquet", lambda _: lines)
+    monkeypatch.setattr("tomserve.runs.journal.read_packed_header", lambda _: about)
+    found = read_chunks(tmp_path)
+    assert [len(piece) for piece in islice(found, pieces)] == [1 << 20] * pieces
+    with pytest.raises(ConfigError, match="does not hold the journal any more"):
+        next(found)

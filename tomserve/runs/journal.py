@@ -280,9 +280,6 @@ JOURNAL, PACKED = "responses.jsonl", "responses.parquet"
 MARK = "tomserve_journal"  # the name under which the file's metadata say what it holds, as JSON
 LINE = "line"  # the column that holds the lines of the journal, each with its end
 
-DENSEST = 1000
-"""A file that claims to hold more than this many times its own bytes is refused: no replies are that much alike."""
-
 BATCH = 5_000  # so many lines are unpacked at a time, or fewer where the file was packed in smaller groups
 
 WAY_OUT = "take the file from where you have the run from, or unpack it with the tomserve that packed it"
@@ -314,7 +311,7 @@ def read_packed_header(path: Path) -> PackedHeader:
         found = PackedHeader.model_validate(orjson.loads(held if isinstance(held, str) else ""))
     except (*_BROKEN, orjson.JSONDecodeError, pydantic.ValidationError) as error:
         raise _packed_error(path, error) from None
-    if found.bytes > DENSEST * path.stat().st_size:
+    if found.bytes > files.DENSEST * path.stat().st_size:
         raise ConfigError(f"{path}: claims to hold {found.bytes:,} bytes, more than its own size can; {WAY_OUT}")
     return found
 
@@ -333,15 +330,17 @@ def read_chunks(path: Path) -> Iterator[bytes]:
     are not those that were packed, at the latest after the last of them."""
     wanted, found, size = read_packed_header(path), hashlib.sha256(), 0
     try:
-        lines = files.scan_parquet(path).select(pl.col(LINE).cast(pl.Binary))
+        lines = files.scan_foreign_parquet(path).select(pl.col(LINE).cast(pl.Binary))
         for batch in lines.collect_batches(chunk_size=BATCH, maintain_order=True, engine="streaming"):
             held = batch[LINE].drop_nulls()
-            size += int(held.bin.size().sum())  # before they are joined: equal lines stand in the file, and here, once
-            if size > wanted.bytes:
+            more = int(held.bin.size().cast(pl.UInt64).sum())  # equal lines stand in the file, and here, once
+            if (size := size + more) > wanted.bytes:
                 break
-            piece = b"".join(held)
-            found.update(piece)
-            yield piece
+            step = BATCH if more <= files.LONGEST_LINE else 1
+            for at in range(0, len(held), step):
+                piece = b"".join(held[at : at + step])
+                found.update(piece)
+                yield piece
     except _BROKEN as error:
         raise _packed_error(path, error) from None
     if size != wanted.bytes or f"sha256:{found.hexdigest()}" != wanted.digest:
