@@ -40,8 +40,8 @@ STORE = 80 * 2**20
 """Bytes of each node's store of objects: about the least that Ray takes. Nothing large is ever put there."""
 TRIES = 3
 """How often a node is started again that did not start in time."""
-SOON = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
-"""Lets Ray find out within seconds, rather than half a minute, that a node has died."""
+SOON = {"health_check_initial_delay_ms": 5000, "health_check_period_ms": 500, "health_check_failure_threshold": 20}
+"""Lets Ray find out in ten seconds, rather than half a minute, that a node has died; a busy one is silent for some."""
 
 
 @dataclass
