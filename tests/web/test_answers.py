@@ -112,6 +112,18 @@ def test_all_turns_of_a_conversation_are_there(tmp_path: Path, monkeypatch: pyte
     assert (open_.score["status"], open_.reply) == ("unfinished", None)
 
 
+@pytest.mark.parametrize("turn", [0, 4])
+def test_a_row_that_lies_too_deep_is_one_line_whichever_turn_it_is(tmp_path: Path, monkeypatch, turn: int) -> None:
+    journal = talking_run(tmp_path / "runs/talking") / "responses.jsonl"
+    deep = b'"usage":' + 300 * b"[" + 300 * b"]"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    at = b'"turn":%d,' % turn
+    journal.write_bytes(b"".join(b"{%b,%b" % (deep, one[1:]) if at in one else one for one in lines))
+    read(monkeypatch, False, "talking")
+    with pytest.raises(ConfigError, match="too deep"):
+        answer("talking", "demo/1", "fan")
+
+
 def test_versions_and_originals_are_named(tmp_path: Path) -> None:
     varied_run(tmp_path / "runs/varied")
     made("answers", "varied")

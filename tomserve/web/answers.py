@@ -233,6 +233,9 @@ def version_of(folder: Path, item: str) -> str | None:
 
 
 def _answer_of(found: Answer, folder: Path, manifest: Manifest, **more: Any) -> Answer:
+    """The answer with all that is shown beside it. Raises ConfigError where a row is one that no page can show."""
+    if any(map(files.is_deep, (found.row, *found.replies))):
+        raise ConfigError("the answer's row in responses.jsonl lies too deep in lists and mappings to be shown")
     stated = stated_labels(found.score, found.score.get("stated"))
     beliefs, story = sentences(found.item, found.score, stated)
     own = [row for row in found.replies if sample_of(row) == found.sample]
@@ -327,11 +330,8 @@ def _journal_row(folder: Path, offset: int) -> dict[str, Any]:
 
 
 def _row_for_scoring(found: Mapping[str, Any], manifest: Manifest) -> dict[str, Any]:
-    """A row as scoring takes it: with the text that its conversation came to, none of a conversation that is open.
-    Raises ConfigError for one that no page can show."""
+    """A row as scoring takes it: with the text that its conversation came to, none of a conversation that is open."""
     row = {"strategy": "vanilla", **found, "status": found.get("status") or OK}
-    if files.is_deep(row):
-        raise ConfigError("the answer's row in responses.jsonl lies too deep in lists and mappings to be shown")
     strategy = manifest.strategies.get(row["strategy"])
     if "closes" in row:
         row["text"] = row.get("conclusion", row.get("text"))
