@@ -208,7 +208,8 @@ def refuse_unsupported(shown: str, config: Json) -> None:
 
 
 def _refuse_pickles(shown: str, folder: Path) -> None:
-    """Raise ConfigError where the only weights at hand are pickles, which run code when they are read."""
+    """Raise ConfigError where the only weights at hand are pickles, which run code when they are read, or the index of
+    the weights names other files than *.safetensors beside it."""
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     index = read_json_object(folder / "model.safetensors.index.json") or {}
     listed = index.get("weight_map")

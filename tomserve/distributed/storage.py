@@ -51,8 +51,8 @@ def is_store_url(text: str) -> bool:
 
 
 def check_address(url: str) -> None:
-    """Raise ConfigError where an address holds a name, a password or a token, of which the message shows nothing, or is
-    one of the web, whose servers fsspec believes the length of what they send."""
+    """Raise ConfigError where an address holds a name, a password or a token, of which the message shows nothing, and
+    for one of the web, since fsspec believes what a server there says of the length of a file."""
     scheme = url.split("://", 1)[0]
     shown = scheme if re.fullmatch(r"[a-z0-9+]{1,20}", scheme) else "..."
     if re.search(r"//[^/]*@", url) or "?" in url or "#" in url:

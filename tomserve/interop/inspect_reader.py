@@ -27,6 +27,7 @@ from tomserve.engine.redact import redact_settings
 from tomserve.errors import ConfigError
 from tomserve.interop.samples import (
     GRADES_PER_REPLY,
+    TOO_MANY_GRADES,
     Grade,
     Sample,
     Source,
@@ -174,7 +175,7 @@ def _grades(scores: Mapping[str, Any]) -> dict[str, Grade]:
         value, answer = score.get("value"), score.get("answer")
         answer = answer if isinstance(answer, str) else None
         if len(found) + (len(value) if isinstance(value, dict) else 1) > GRADES_PER_REPLY:
-            raise TooManyGradesError(f"has more than {GRADES_PER_REPLY:,} grades")
+            raise TooManyGradesError
         if isinstance(value, dict):
             found |= {f"{name}/{key}": parse_grade(f"{name}/{key}", one, answer) for key, one in value.items()}
         else:
@@ -442,8 +443,8 @@ class InspectLog(Source):
                 continue
             try:
                 sample = read_sample(data, head, f"{self.path.name}, {place}")
-            except TooManyGradesError as error:
-                self.leave(str(error), place)
+            except TooManyGradesError:
+                self.leave(TOO_MANY_GRADES, place)
                 continue
             except WRONG_TYPE:
                 self.leave("has fields of other types than Inspect writes", place)

@@ -26,6 +26,7 @@ from tomserve.errors import ConfigError
 from tomserve.interop.inspect_export import error_text, format_time, sha256_of
 from tomserve.interop.samples import (
     GRADES_PER_REPLY,
+    TOO_MANY_GRADES,
     Grade,
     Sample,
     Source,
@@ -57,7 +58,7 @@ def parse_row(line: bytes) -> dict[str, Any] | str:
     if not isinstance(row, dict) or not {"doc_id", "doc", "resps"} <= set(row):
         return "lacks doc_id, doc or resps"
     if isinstance(metrics := row.get("metrics"), list) and len(metrics) > GRADES_PER_REPLY:
-        return f"has more than {GRADES_PER_REPLY:,} grades"
+        return TOO_MANY_GRADES
     return row if isinstance(row["resps"], list) and row["resps"] else "has no reply (resps)"
 
 

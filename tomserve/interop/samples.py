@@ -39,7 +39,9 @@ MOST_REPEATS = 2**15
 """A question has fewer replies than this, as a score table numbers them."""
 
 GRADES_PER_REPLY = 1000
-"""A reply with more grades than this is left out."""
+"""A reply with more grades than this is left out, for the reason TOO_MANY_GRADES."""
+
+TOO_MANY_GRADES = f"has more than {GRADES_PER_REPLY:,} grades"
 
 
 @dataclass(frozen=True)

@@ -85,8 +85,8 @@ def find_people(story: Sequence[str]) -> tuple[str, ...]:
     for match in (*_DOES.finditer(text), *_IS.finditer(text)):
         name = _strip_openers(match["name"])
         found[name] = found.get(name, False) or match.groupdict().get("mind") is not None
-    named = itertools.islice(((name, sure) for name, sure in found.items() if name), MOST)
-    names = [name for name, sure in named if not _is_place(name, text, sure=sure)]
+    found.pop("", None)
+    names = [name for name, sure in itertools.islice(found.items(), MOST) if not _is_place(name, text, sure=sure)]
     return tuple(sorted(names, key=lambda name: _first(name, text)))
 
 
@@ -105,7 +105,8 @@ def find_possible_names(story: Sequence[str]) -> tuple[str, ...]:
     or "her brother"; each in the order of its first mention."""
     text = "\n".join(story)
     found = dict.fromkeys(_strip_openers(match["name"]) for match in _BESIDE.finditer(text))
-    return tuple(name for name in itertools.islice(filter(None, found), MOST) if not _is_place(name, text))
+    found.pop("", None)
+    return tuple(name for name in itertools.islice(found, MOST) if not _is_place(name, text))
 
 
 def find_openers(story: Iterable[str]) -> set[str]:

@@ -412,5 +412,5 @@ def _network_of(address: str) -> str:
     with contextlib.suppress(ValueError):
         found = ipaddress.ip_address(address)
         if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
-            return str(ipaddress.ip_network((int(found), 128)).supernet(new_prefix=64))
+            return str(ipaddress.IPv6Network((int(found), 64), strict=False))
     return address
