@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import re
+import signal
 import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -70,6 +72,21 @@ def test_it_is_computed_and_told_with_its_errors_in_words(tmp_path: Path) -> Non
     result = made("panels", "example", study=None, intervals=None, by=[])
     assert "items.jsonl:1" in result.error
     assert str(tmp_path) not in result.error
+
+
+def test_a_work_that_takes_too_long_ends_its_process_whatever_it_does(
+    example: Path, later: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "LONGEST", 0.1)
+    monkeypatch.setattr(background, "enqueue", lambda key, *, alone: None)
+    monkeypatch.setattr(background, "do_work", lambda asked: {"facts": {"found": re.search("(a*)*b", "a" * 200)}})
+    assert background.find(wish(example)) is None
+    (key,) = (path.stem for path in background.wanted().glob("*.json"))
+    if not (child := os.fork()):
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        background.perform(key)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGALRM
 
 
 def test_it_is_computed_once_for_each_state_of_the_files_and_each_wish(

@@ -19,7 +19,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -66,8 +66,9 @@ TRY_AGAIN = 300.0  # seconds after which what has failed is done again once some
 LEFT = 24 * 3600  # seconds after which an unfinished folder is taken for one whose process was killed
 TRIMMED = 50  # works between two looks at how much the cache holds
 SECONDS = 5.0  # that a database may take to answer
+LONGEST = 7200.0  # seconds that a work may take
 
-DIED = "the analysis process ended unexpectedly; try again"
+DIED = "the analysis process ended unexpectedly, or took more than two hours; try again"
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 
@@ -283,7 +284,8 @@ def perform(key: str) -> None:
     try:
         files.make_private(results())
         scratch.mkdir(mode=0o700)
-        found = do_work({**wish, "out": str(scratch)})
+        with _limit(key):
+            found = do_work({**wish, "out": str(scratch)})
         if "error" in found:
             _fail(key, found["error"])
         else:
@@ -300,6 +302,27 @@ def perform(key: str) -> None:
 
 
 _performed = itertools.count(1)
+_ends: dict[str, float] = {}
+"""When each work that is under way has to be done, by its key."""
+
+
+@contextlib.contextmanager
+def _limit(key: str) -> Iterator[None]:
+    """End the process of the analyses where the work takes too long. The system does so, by SIGALRM, and no thread:
+    none runs while a regular expression looks through a text. Nothing is limited where the signal has another use."""
+    limited = signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+
+    def set_timer() -> None:
+        if limited:
+            signal.setitimer(signal.ITIMER_REAL, max(min(_ends.values()) - time.monotonic(), 0.001) if _ends else 0)
+
+    _ends[key] = time.monotonic() + LONGEST
+    set_timer()
+    try:
+        yield
+    finally:
+        del _ends[key]
+        set_timer()
 
 
 def _fail(key: str, error: str) -> None:
