@@ -110,6 +110,19 @@ def test_a_packing_that_is_ended_leaves_the_run_as_it_was(tmp_path: Path, monkey
     assert sorted(path.name for path in run.iterdir()) == [".lock", "items.jsonl", "manifest.json", "responses.jsonl"]
 
 
+def test_a_packed_journal_is_not_removed_for_another_ones_sake(tmp_path: Path, cli: Cli) -> None:
+    rows = [parting.line(ITEMS[0], ONCE, 0, n, text="tea", second=n) for n in range(5)]
+    run = of_rows(tmp_path / "runs/mine", rows)
+    kept = journals.pack(run).path.read_bytes()
+    for older in (rows[:2], [*reversed(rows)]):
+        (run / "responses.jsonl").write_bytes(b"".join(older))
+        for command in ("unpack", "pack"):
+            refuses(cli(command, "mine"), "responses.parquet holds answers that responses.jsonl beside it lacks")
+        assert (run / "responses.parquet").read_bytes() == kept
+    (run / "responses.jsonl").write_bytes(b"".join(rows[:2]))
+    refuses(cli("score", "mine"), "move the one away that is not this run's")
+
+
 def test_what_cannot_be_packed_says_why(tmp_path: Path, cli: Cli) -> None:
     row = parting.line(ITEMS[0], ONCE, 0, 0, text="tea", second=1)
     run = of_rows(tmp_path / "runs/mine", [])

@@ -35,6 +35,7 @@ from tomserve.runs.journal import (
     is_packed,
     parse_row,
     read_chunks,
+    refuse_another,
     restore_journal,
 )
 from tomserve.runs.manifest import Manifest
@@ -272,6 +273,7 @@ def _check(folder: Path, *, unfinished: bool) -> None:
         raise ConflictError(f"{folder}: is packed already; `tomserve unpack` brings its journal back")
     if not (folder / JOURNAL).exists():
         raise ConfigError(f"{folder}: has no journal to pack")
+    refuse_another(folder)
     if not manifest.complete and not unfinished:
         raise ConflictError(
             f"{folder}: is not complete, so that rows may still be added; finish it by the command that began it, or "

@@ -379,8 +379,10 @@ _UNPACKED: dict[tuple[int, str, int, int, int], Path] = {}  # the journals that 
 
 def journal_path(folder: Path) -> Path:
     """The path from which a run's journal can be read; there need be none yet. That of a packed run is a temporary
-    file. Raises ConfigError as `read_chunks` does, MachineError where there is no room to unpack it."""
+    file. Raises ConfigError as `read_chunks` does, and where a packed journal holds more than the one beside it;
+    MachineError where there is no room to unpack it."""
     if not is_packed(folder):
+        refuse_another(folder, by_length=True)
         return folder / JOURNAL
     packed = folder / PACKED
     files.check_regular(packed)
@@ -404,10 +406,33 @@ def journal_path(folder: Path) -> Path:
         return found
 
 
+def refuse_another(folder: Path, *, by_length: bool = False) -> None:
+    """Raise ConfigError where a run has a packed journal whose rows do not begin the one beside it, as one of them is
+    from elsewhere. by_length: whether to compare no more than their lengths."""
+    path, packed = folder / JOURNAL, folder / PACKED
+    if not (os.path.lexists(path) and os.path.lexists(packed)):
+        return
+    about, found, left = read_packed_header(packed), hashlib.sha256(), 0
+    with files.refuse_os_errors(path), files.open_for_reading(path) as file:
+        same = os.fstat(file.fileno()).st_size >= about.bytes
+        if same and not by_length:
+            left = about.bytes
+            while left and (piece := file.read(min(left, 1 << 20))):
+                found.update(piece)
+                left -= len(piece)
+            same = f"sha256:{found.hexdigest()}" == about.digest
+    if not same:
+        raise ConfigError(
+            f"{folder}: {PACKED} holds answers that {JOURNAL} beside it lacks; move the one away that is not this run's"
+        )
+
+
 def restore_journal(folder: Path, say: Callable[[str], None] = lambda text: None) -> bool:
     """Unpack the journal of a locked run in its place, as rows are to be added. Returns whether it was packed. Raises
-    ConfigError as `read_chunks` does, and JournalError where there is no room."""
+    ConfigError as `read_chunks` does, and where a packed journal is not that of the rows beside it; JournalError where
+    there is no room."""
     if not is_packed(folder):
+        refuse_another(folder)
         with contextlib.suppress(FileNotFoundError):
             (folder / PACKED).unlink()  # a packing was ended before it had removed the journal, which counts
         return False
