@@ -20,13 +20,13 @@ from tests.helpers.examples import change_rows, copied_run
 from tests.helpers.queues import until
 from tests.helpers.workbenches import client, example, lab, member
 from tomserve.content.paths import runs_root
-from tomserve.errors import NoSuchRunError
+from tomserve.errors import NoSuchRunError, NotAllowedError
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import RunFolder
 from tomserve.runs.scores import load_scores
 from tomserve.web import run_index, run_status, tally
 from tomserve.web.accounts import Person
-from tomserve.web.run_index import Card, Job, RunEntry, RunIndex, State
+from tomserve.web.run_index import Card, Job, RunEntry, RunIndex, State, change_metadata, write_card
 from tomserve.web.run_status import Filters, RunStatus, events, look, state_of
 
 ME = Person()
@@ -306,15 +306,31 @@ def test_a_run_whose_card_cannot_be_read_is_nobodys_to_see_where_people_sign_in(
     folder = example("hers", Card(owner="ada", private=True))
     (folder / run_index.CARD_FILE).write_bytes(b'{"schema": 1, "owner"')
     with pytest.raises(NoSuchRunError):
-        RunIndex().line("hers", Person("ben"))
+        RunIndex().line("hers", BEN)
     assert "not JSON" in RunIndex().line("hers", Person()).broken
 
 
 def test_a_measurement_is_private_as_the_run_is_however_long_that_ones_name() -> None:
     name = f"{'a' * 200}/{'b' * 200}"
     example(name, Card(owner="ada", private=True))
-    example("measured", kind="measured", settings={"of": name})
-    assert RunIndex().lines(Person("ben")) == []
+    measured = example("measured", kind="measured", settings={"of": name})
+    assert RunIndex().lines(BEN) == []
+    (runs_root() / name).rename(runs_root() / "renamed")
+    assert RunIndex().lines(BEN) == []
+    with pytest.raises(NoSuchRunError):
+        RunIndex().line("measured", BEN)
+    write_card(measured, Card(owner="ada"))
+    assert [line.name for line in RunIndex().lines(BEN)] == ["measured"]
+
+
+def test_what_a_card_has_become_since_it_was_read_stays() -> None:
+    example("mine", Card(owner="ada"))
+    before = RunIndex().line("mine", ADA)
+    change_metadata(before, ADA, private=True)
+    assert change_metadata(before, ADA, notes="in another tab").card.private
+    write_card(before.folder, Card(owner="ben"))
+    with pytest.raises(NotAllowedError):
+        change_metadata(before, ADA, notes="mine no longer")
 
 
 def test_what_is_broken_is_shown_as_missing(tmp_path: Path) -> None:

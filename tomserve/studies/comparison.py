@@ -33,8 +33,8 @@ SKIPPED = frozenset(
 
 ABSENT = "not recorded"  # What stands for a field that a manifest lacks
 WIDTH = 40  # How many characters of a long value are shown
-# How many words a value may have whose words are compared one by one, which takes time by the square of their number.
-MOST_WORDS = 2000
+# How many words a value may have whose words are compared one by one, which takes time by the cube of their number.
+MOST_WORDS = 120
 # Names of manifest fields as patterns, and what they are called in words; any other name stands for itself.
 _NAMED = (
     (r"strategies\.([^.]+)", r"strategy \1"),

@@ -62,7 +62,7 @@ def _facts(found: comparison.Comparison) -> dict[str, Any]:
         "left_out": list(found.left_out),
         "flips": found.flips.height,
         "gained": found.flips.filter(pl.col("flip") == "gained").height,
-        "differences": [[one.field, one.a, one.b] for one in _differences(found)][:500],
+        "differences": [[one.field, one.a, one.b] for one in _differences(found)],
         "overall": (overall := _overall(found)),
         "reach": _reach(found.effects.to_dicts()),
         "overall_reach": _reach(overall),
@@ -76,7 +76,7 @@ def _reach(rows: Sequence[Mapping[str, Any]]) -> float:
 
 
 def _differences(found: comparison.Comparison) -> list[comparison.Difference]:
-    return [comparison.Difference(name, *comparison.shorten_pair(a, b, 200)) for name, a, b in found.differences]
+    return [comparison.Difference(name, *comparison.shorten_pair(a, b, 200)) for name, a, b in found.differences[:500]]
 
 
 def _table(name: str, frame: pl.DataFrame, note: str) -> dict[str, Any]:

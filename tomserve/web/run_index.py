@@ -216,8 +216,10 @@ class RunIndex:
             self._left = AT_ONCE
             line = self._line(name, safe_path(name))
             if line.of:
+                of = None
                 with contextlib.suppress(NoSuchRunError):
-                    line = _inherit_owner(line, self._line(line.of, safe_path(line.of)))
+                    of = self._line(line.of, safe_path(line.of))
+                line = _inherit_owner(line, of)
         if not person.may_see(line.card.owner, private=line.card.private):
             raise no_such_run(name)
         return line
@@ -356,9 +358,13 @@ def _of_experiment(experiment: evaluate.Experiment) -> dict[str, Any]:
 
 def _inherit_owner(line: RunEntry, of: RunEntry | None) -> RunEntry:
     """The line of a measurement, which belongs to whom the run belongs that it measures, whatever its own card says,
-    and is private where that is."""
-    if of is None or of.name == line.name:
+    and is private where that is. Where that run is not found, as it was renamed, nobody knows who may see its replies:
+    then a card of its own counts, and one without is private."""
+    if not line.of or (of is not None and of.name == line.name):
         return line
+    if of is None:
+        hidden = line.card.private or not os.path.lexists(line.folder / CARD_FILE)
+        return replace(line, card=line.card.model_copy(update={"private": hidden}))
     owned = {"owner": of.card.owner or line.card.owner, "private": of.card.private or line.card.private}
     return replace(line, card=line.card.model_copy(update=owned))
 
@@ -387,7 +393,11 @@ def change_metadata(
     changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
 
     def change(card: Card) -> Card:
-        known = {"owner": line.card.owner, "private": line.card.private}
+        known = {}
+        if not os.path.lexists(line.folder / CARD_FILE):
+            known = {"owner": line.card.owner, "private": line.card.private}
+        elif not person.may_change(card.owner):  # it was another's when the line was read
+            raise NotAllowedError(f"the run {line.name!r} belongs to {card.owner}")
         return card.model_copy(update={**known, **changes}) if changes else card
 
     return replace(line, card=change_card(line.folder, change))
