@@ -129,17 +129,23 @@ def test_without_ids_a_question_is_known_by_its_text(cli, tmp_path: Path) -> Non
     assert first["samples"].to_list() == [2, 2, 2]
     assert first["correct_mean"].to_list() == second["correct_mean"].to_list() == [0.5] * 3
     assert cli("compare", "questions-a", "questions-b").code == 0
+    true = [f"Which is true?,{choices},t,1" for choices in ("tea|salt", "salt|tea", "tea|milk")]
+    written(tmp_path / "c.csv", "\n".join(["question,choices,text,correct", *true]) + "\n")
+    assert cli("import", "csv", tmp_path / "c.csv", "--model", "c").code == 0
+    assert sorted(load_scores("questions-c")["samples"]) == [1, 2]
 
 
 def test_one_id_for_two_texts_is_refused(cli, tmp_path: Path) -> None:
     path = written(tmp_path / "x.csv", "id,question,text,correct\nq,One?,t,1\nq,Two?,t,1\n")
     done = cli("import", "csv", path, "--model", "m")
     assert (done.code, done.out) == (2, "")
-    assert "x.csv, line 3: question 'q' has another text than at x.csv, line 2" in done.err
+    assert "x.csv, line 3: question 'q' has another text, or other choices, than at x.csv, line 2" in done.err
     assert "give every question an id of its own" in done.err
     with_repeats = written(tmp_path / "y.csv", "id,question,text,correct,repeat\nq,One?,t,1,0\nq,Two?,t,1,0\n")
     done = cli("import", "csv", with_repeats, "--model", "m")
-    assert "y.csv, line 3: question 'q' has another text than at y.csv, line 2" in done.err
+    assert "y.csv, line 3: question 'q' has another text, or other choices, than at y.csv, line 2" in done.err
+    right = written(tmp_path / "w.csv", "id,question,choices,target,text\nq,One?,a|b,a,a\nq,One?,b|a,b,a\n")
+    assert "w.csv, line 3: question 'q' has another" in cli("import", "csv", right, "--model", "m").err
     ways = written(tmp_path / "z.csv", "id,question,text,correct,strategy\nq,One?,t,1,a\nq,Now: One?,t,0,b\n")
     assert cli("import", "csv", ways, "--model", "m").code == 0, "another way of asking has another text"
     assert load_scores("questions-m")["strategy"].to_list() == ["a", "b"]

@@ -211,8 +211,11 @@ class MappedFile(Source):
         shown = cell("asked") or "\n\n".join(one for one in (story, question) if one)
         if identity is None and not shown:
             raise ValueError("does not say which question it answers")
-        # Without an id a row is of the question that it tells, so that two files agree whatever their order.
-        identity = identity or hashlib.sha256(shown.encode("utf-8", "replace")).hexdigest()[:12]
+        choices = _parse_choices(cell("choices"))
+        # Without an id a row is of the question that it tells, so that two files agree whatever their order, and that
+        # of the choices.
+        told = "\n".join((shown, *sorted(choices)))
+        identity = identity or hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:12]
         strategy = cell("strategy")
         return Sample(
             id=identity,
@@ -221,7 +224,7 @@ class MappedFile(Source):
             asked=shown or identity,
             text=text if text is not None or status != OK else answer,
             target=cell("target"),
-            choices=_parse_choices(cell("choices")),
+            choices=choices,
             story=tuple(one for part in (story or "").split("\n") if (one := part.strip())),
             question=question or "",
             repeat=self._repeat(cell("repeat"), (model, task, identity, strategy), columns["repeat"] in row),

@@ -427,16 +427,18 @@ class ReplyBuffer:
 
 
 def text_digest(sample: Sample) -> bytes:
-    """Says whether two replies are to the same question: a digest of the question as the task states it."""
-    text = (sample.given or sample.asked).encode("utf-8", "replace")
-    return hashlib.blake2b(text, digest_size=8).digest()
+    """Says whether two replies are to the same question: a digest of the question as the task states it, of its choices
+    in any order, and of the right one among them."""
+    right = [one for one in sample.choices if one == sample.target]
+    text = "\n".join((sample.given or sample.asked, *sorted(sample.choices), *right))
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
 
 
 def differing_text_error(sample: Sample, before: str) -> ConfigError:
     """The error for two questions of one id that ask different things."""
     return ConfigError(
-        f"{sample.place}: question {sample.id!r:.80} has another text than at {before}; give every question an "
-        "id of its own, or bring the files one by one, each with --run NAME"
+        f"{sample.place}: question {sample.id!r:.80} has another text, or other choices, than at {before}; give every "
+        "question an id of its own, or bring the files one by one, each with --run NAME"
     )
 
 
