@@ -3,6 +3,7 @@
 import os
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,28 @@ def test_the_template_makes_a_script_that_bash_takes(ranks: list[str]) -> None:
     assert done.returncode == 0, done.stderr
     assert f"folder={shlex.quote(hostile)}\n" in script
     assert ("srun" in script) == bool(ranks)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="becomes another user, as only root can")
+@pytest.mark.parametrize(("user", "code", "said"), [(0, 0, "complete"), (65534, 1, "is another user's")])
+def test_nothing_is_sent_to_another_users_server(user: int, code: int, said: str, tmp_path: Path) -> None:
+    for name, script in {"scontrol": "echo here", "srun": "exec sleep 60", "work": f"touch {tmp_path}/asked"}.items():
+        tool(tmp_path / "bin", name, script)
+    (tmp_path / "slurm").mkdir()
+    server = f"import os, socket, time; os.setuid({user}); s = socket.create_server(('127.0.0.1', 0)); " + (
+        "print(s.getsockname()[1], flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", server], stdout=subprocess.PIPE, text=True) as listening:
+        assert listening.stdout is not None
+        port = int(listening.stdout.readline())
+        values = {**VALUES, "folder": str(tmp_path), "tomserve": [str(tmp_path / "bin/work")], "ranks": ["serve"]}
+        script = render_script(TEMPLATE, **values).replace("20000 + SLURM_JOB_ID % 20000", str(port))
+        env = dict.fromkeys(("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_JOB_ID", "SLURM_JOB_ID"), "1")
+        env |= {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "SLURM_JOB_NODELIST": "here"}
+        done = subprocess.run(["bash"], input=script, text=True, capture_output=True, check=False, env=env)
+        listening.kill()
+    assert (done.returncode, said in done.stdout) == (code, True), done.stdout + done.stderr
+    assert (tmp_path / "asked").exists() == (user == 0)
 
 
 def test_a_broken_template_is_told_by_file_and_line(tmp_path: Path) -> None:
