@@ -45,7 +45,14 @@ def made(folder: Path, **wishes: Any) -> Questionnaire:
 
 def hostile(folder: Path) -> Path:
     """A questionnaire of one question of which everything is hostile."""
-    one = items()[0].model_copy(update={"story": [HOSTILE], "question": HOSTILE, "choices": [HOSTILE, "salt", "tea"]})
+    one = items()[0].model_copy(
+        update={
+            "story": [HOSTILE],
+            "question": HOSTILE,
+            "choices": [HOSTILE, "salt", "tea"],
+            "factors": {"kind": "=1+1"},
+        }
+    )
     told = Benchmark("jars", lambda path, gold: iter([one.model_copy(update={"answer": HOSTILE})]))
     make_questionnaire(told, None, folder, QuestionnaireOptions(people=1, stories=1, attention=0))
     return folder

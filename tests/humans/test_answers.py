@@ -293,6 +293,12 @@ def test_nothing_is_written_where_nobody_counts_or_a_run_is_there(study: Path, t
     with pytest.raises(ConfigError, match="holds a run already"):
         run_of(study, tmp_path / "human", tmp_path / "in")
     assert (tmp_path / "human/responses.jsonl").read_bytes() == before
+    (tmp_path / "human/manifest.json").unlink()  # as one that was killed leaves it
+    run_of(study, tmp_path / "human", tmp_path / "in")
+    (tmp_path / "human/manifest.json").unlink()
+    (tmp_path / "human/responses.jsonl").write_bytes(before[:-2])
+    with pytest.raises(ConfigError, match="holds a run already"):
+        run_of(study, tmp_path / "human", tmp_path / "in")
 
 
 def test_the_commands_make_read_score_analyze_and_report(cli: Command, tmp_path: Path) -> None:

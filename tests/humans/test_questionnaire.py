@@ -102,6 +102,7 @@ def test_hostile_stories_become_no_part_of_a_page(tmp_path: Path) -> None:
         assert "alert(1)" in text
         for wrong in ("<script>document.title", "<img", "</script><script", "49"):
             assert wrong not in text, page
+    assert ",'=1+1\n" in (tmp_path / "study/plan.csv").read_text(), "it is no formula of a spreadsheet"
 
 
 def test_it_is_said_how_even_the_forms_are(tmp_path: Path) -> None:

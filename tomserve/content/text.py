@@ -34,6 +34,15 @@ def escape_hidden(text: str) -> str:
     return _HIDDEN.sub(_escape, text)
 
 
+FORMULA = r"^(?:\s*[=+\-@＝＋－＠]|[\t\r])"
+"""How a text begins that some spreadsheet runs as a formula; wide letters are among those that some take alike."""
+
+
+def escape_formula(text: str) -> str:
+    """The text with an apostrophe before it where a spreadsheet would run it as a formula."""
+    return f"'{text}" if re.match(FORMULA, text) else text
+
+
 def _escape(found: re.Match[str]) -> str:
     units = found[0].encode("utf-16-be")
     return "".join(rf"\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

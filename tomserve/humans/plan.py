@@ -19,6 +19,7 @@ import orjson
 from pydantic import BaseModel, Field, StringConstraints, model_validator
 
 from tomserve.content import digest, files
+from tomserve.content.text import escape_formula
 from tomserve.content.validation import validate
 from tomserve.errors import ConfigError, ContentError
 from tomserve.humans.texts import Check
@@ -129,7 +130,8 @@ class Plan(_Part):
         names = list(dict.fromkeys(name for item in known.values() for name in item.factors))
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")
-        rows.writerow(["participant", "question", "page", "item", "check", "choices", "answer", *names])
+        shown = map(escape_formula, names)
+        rows.writerow(["participant", "question", "page", "item", "check", "choices", "answer", *shown])
         for form in self.forms:
             for number, question in enumerate(form.questions, 1):
                 item = known[question.item] if question.item is not None else None
@@ -137,9 +139,8 @@ class Plan(_Part):
                 answer = item.answer if item is not None else check.answer if check is not None else ""
                 values = [item.factors.get(name) if item is not None else None for name in names]
                 choices = " | ".join(question.choices)
-                rows.writerow(
-                    [form.code, number, question.page, question.item, question.check, choices, answer, *values]
-                )
+                told = [form.code, number, question.page, question.item, question.check, choices, answer, *values]
+                rows.writerow([escape_formula(one) if isinstance(one, str) else one for one in told])
         return text.getvalue()
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import orjson
 
-from tomserve.content import digest
+from tomserve.content import digest, files
+from tomserve.content.text import escape_formula
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError
 from tomserve.humans.answers import Answer, FilledForm, ReturnedForms
@@ -111,14 +112,15 @@ def write_run(folder: Path, plan: Plan, items: dict[str, Item], outcome: FormOut
             f"none of the {len(outcome.people)} forms that came back counts"
             f" (first: {outcome.excluded[0].form.code}, {outcome.excluded[0].reason}); nothing was written"
         )
-    for name in ("manifest.json", "responses.jsonl", "responses.parquet"):
-        if (folder / name).exists():
-            raise ConfigError(f"{folder}: holds a run already; read all answers into a new run by --run NEW")
+    rows = list(_rows(outcome.counted, plan, model))
+    made, journal = b"".join(map(_line, rows)), folder / "responses.jsonl"
+    known = any((folder / name).exists() for name in ("manifest.json", "responses.parquet"))
+    if known or (journal.exists() and files.read_bytes(journal) != made):  # the same are those of a command that ended
+        raise ConfigError(f"{folder}: holds a run already; read all answers into a new run by --run NEW")
     with RunFolder(folder) as run:
-        rows = list(_rows(outcome.counted, plan, model))
         asked = {row["item"] for row in rows}
         write_items(folder / "items.jsonl", [items[name] for name in sorted(asked)])
-        write_chunks(folder / "responses.jsonl", map(_line, rows))
+        write_chunks(journal, [made])
         write_chunks(folder / EXCLUDED, map(_line, _rows(outcome.excluded, plan, model)))
         write_chunks(folder / PEOPLE, [_table(outcome.people, plan).encode()])
         run.write_manifest(_manifest(folder, plan, outcome, model))
@@ -168,17 +170,12 @@ def _table(people: Sequence[Person], plan: Plan) -> str:
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(["person", "counted", "reason", "medium", "answered", "left_out", "checks_wrong", *plan.about])
     for one in people:
-        details = [_escape_formula(one.filled.about.get(name, "")) for name in plan.about]
+        details = [escape_formula(one.filled.about.get(name, "")) for name in plan.about]
         counted = "no" if one.reason else "yes"
         rows.writerow(
             [one.form.code, counted, one.reason, one.filled.medium, one.answered, one.left_out, one.wrong, *details]
         )
     return text.getvalue()
-
-
-def _escape_formula(text: str) -> str:
-    """The text in a form that no spreadsheet takes for a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t") else text
 
 
 def _manifest(folder: Path, plan: Plan, outcome: FormOutcome, model: str) -> Manifest:

@@ -9,7 +9,6 @@ Text that comes from models or datasets can neither run as a formula in a spread
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -18,7 +17,7 @@ import polars as pl
 from rich.console import Console
 
 from tomserve.content import output_path
-from tomserve.content.text import HIDDEN, escape_hidden, mark_hidden
+from tomserve.content.text import FORMULA, HIDDEN, escape_formula, escape_hidden, mark_hidden
 from tomserve.content.validation import load_yaml
 from tomserve.errors import ConfigError, ContentError, one_of
 from tomserve.reporting.table_layout import cell_text, print_prose, print_table
@@ -174,22 +173,17 @@ def _records(frame: pl.DataFrame) -> list[dict[str, object]]:
     ]
 
 
-# How a text begins that some spreadsheet runs as a formula; wide letters are among those that some take alike
-_FORMULA = r"^(?:\s*[=+\-@＝＋－＠]|[\t\r])"
-
-
 def _inert(frame: pl.DataFrame) -> pl.DataFrame:
     """The frame without hidden characters, and with an apostrophe before each text that a spreadsheet would otherwise
     run as a formula; some do so behind blanks, too. The names of columns are texts as well."""
     strings = [pl.col(name) for name, kind in frame.schema.items() if kind == pl.String]
     shown = frame.with_columns(text.str.replace_all(rf"{HIDDEN}|\r", "\N{REPLACEMENT CHARACTER}") for text in strings)
     shown = shown.with_columns(
-        pl.when(text.str.contains(_FORMULA)).then("'" + text).otherwise(text).name.keep() for text in strings
+        pl.when(text.str.contains(FORMULA)).then("'" + text).otherwise(text).name.keep() for text in strings
     )
     names: dict[str, str] = {}
     for name in frame.columns:
-        said = mark_hidden(name.replace("\r", " "))
-        said = f"'{said}" if re.match(_FORMULA, said) else said
+        said = escape_formula(mark_hidden(name.replace("\r", " ")))
         while said in names.values():  # two names that differ in what is hidden only
             said += "_"
         names[name] = said
