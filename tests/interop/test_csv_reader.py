@@ -157,6 +157,11 @@ def test_a_way_of_asking_has_a_name_that_leads_nowhere(cli, tmp_path: Path) -> N
     rows = "\n".join(json.dumps({**row, "strategy": name}) for name in names)
     assert cli("import", "jsonl", written(tmp_path / "x.jsonl", rows), "--model", "m").code == 0
     assert sorted(load_scores("questions-m")["strategy"]) == sorted(names.values())
+    two = written(tmp_path / "y.jsonl", "\n".join(json.dumps({**row, "strategy": name}) for name in ("a/b", "a-b")))
+    done = cli("import", "jsonl", two, "--model", "m", "--run", "y")
+    assert "the strategies 'a/b' and 'a-b' would both be called 'a-b'; rename one in the file" in done.err
+    done = cli("import", "jsonl", two, "--model", "m", "--run", "y", "--strategy", "mine")
+    assert "would both be called 'mine'; leave --strategy out" in done.err
 
 
 WRONG_ROWS = {

@@ -165,10 +165,14 @@ def test_the_same_questions_asked_in_two_ways_are_not_mixed(cli, tmp_path: Path)
     said = {"choices": [{"message": {"role": "assistant", "content": "R"}, "stop_reason": "stop"}]}
     sample = {"id": "q", "epoch": 1, "input": "Q?", "target": "R", "messages": [], "output": said}
     sample["scores"] = {"match": {"value": "C"}}
-    cold, warm = (log(tmp_path / f"{t}.eval", sample, model_generate_config={"temperature": t}) for t in (0.0, 1.0))
-    done = cli("import", "inspect", cold, warm)
-    assert (done.code, done.out) == (2, "")
-    assert "was answered before by the same model, asked in another way (temperature: 0.0 and 1.0)" in done.err
+    cold, warm, others = (
+        log(tmp_path / f"{t}-{name}.eval", {**sample, "id": name}, model_generate_config={"temperature": t})
+        for t, name in ((0.0, "q"), (1.0, "q"), (1.0, "r"))
+    )
+    for second in (warm, others):
+        done = cli("import", "inspect", cold, second)
+        assert (done.code, done.out) == (2, "")
+        assert "answered before by the same model, asked in another way (temperature: 0.0 and 1.0)" in done.err
     again = passes(cli("import", "inspect", one("eval"), one("json")))
     assert "8 replies were replaced by a later one to the same question" in again.err
 

@@ -349,6 +349,23 @@ def test_choices_that_were_weighed(tmp_path: Path) -> None:
     assert (found.text, found.target, found.choices) == ("yes", "yes", ("no", "yes"))
     assert (found.grade.by, found.grade.value, found.grade.answer) == ("acc,none", 1.0, "yes")
     assert found.grades["acc_norm,none"].value == 0.0
+    long = {f"gen_args_{n}": {"arg_0": "Q:", "arg_1": f" {said}"} for n, said in enumerate(("tea", "cold milk"))}
+    row |= {"arguments": long, "resps": [[["-1.5", "False"]], [["-1.8", "False"]]], "acc_norm": 1.0}
+    (found,) = LmEvalSamples(samples(tmp_path / "samples_x.jsonl", [row]), "m", "acc_norm").samples()
+    assert (found.text, found.grades["acc_norm,none"].answer) == ("cold milk", "cold milk"), "by character"
+    twice = {f"gen_args_{n}": {"arg_0": "Q:", "arg_1": said} for n, said in enumerate((" no", " yes", " no", " yes"))}
+    row |= {"arguments": twice, "resps": [*row["resps"], [["-.1", "False"]], [["-9", "False"]]]}
+    (found,) = LmEvalSamples(samples(tmp_path / "samples_x.jsonl", [row]), "m").samples()
+    assert (found.text, found.choices) == ("no", ("no", "yes")), "without the question they are weighed for themselves"
+
+
+def test_names_of_grades_do_not_multiply(tmp_path: Path) -> None:
+    """A file of some megabytes kept an import busy for hours."""
+    names = [[f"{n}-{m}" for m in range(500)] for n in range(40)]
+    rows = [generated(n, "4", 1.0) for n in range(3)]
+    rows += [generated(n, "4", 1.0, filter="z", metrics=few, **dict.fromkeys(few, 1)) for n, few in enumerate(names)]
+    found = list(LmEvalSamples(samples(tmp_path / "samples_x.jsonl", rows), "m").samples())
+    assert [len(one.grades) for one in found] == [101] * 3
 
 
 def test_thoughts_that_were_cut_off_are_no_answer(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import contextlib
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
@@ -175,7 +175,8 @@ class Group:
     buffer: ReplyBuffer
     about: SourceAbout
     facts: Facts
-    settings: dict[int, Any] = field(default_factory=dict)  # of each file how the model was asked
+    settings: dict[tuple[str, str | None], Any] = field(default_factory=dict)  # of each task and way of asking
+    ways: dict[str, str | None] = field(default_factory=dict)  # strategies, and what the files call them
     origins: list[Origin] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)  # replies that were not read, by reason
     tasks: dict[str, None] = field(default_factory=dict)  # as the tool names them
@@ -187,24 +188,31 @@ class Group:
         """The beginning of the items' ids."""
         return "" if self.options.together else self.task
 
-    def add(self, sample: Sample, grades: Iterable[str], source: int, about: SourceAbout) -> None:
-        """Keep a reply. grades: the names of all its grades. source, about: the number of its file, and what that says
-        of itself. Raises ConfigError where a file before it asked the same in another way."""
-        settings = self.settings.setdefault(source, _lasting(about))
-        self.tasks[_clean_name(sample.task)] = None
-        self.facts.see(sample.id, sample.facts)
-        if sample.grade is not None and len(self.grades) < MOST_GRADES:
-            self.grades[_clean_name(sample.grade.by)] = None
-        for name in grades:
-            if len(self.others) < MOST_GRADES:
-                self.others[_clean_name(name)] = None
-        before = self.buffer.add(sample, source)
-        if before is not None and self.settings[before] != settings:
+    def add(self, sample: Sample, settings: dict[str, Any]) -> None:
+        """Keep a reply. settings: how the model was asked. Raises ConfigError where questions of the same task were
+        asked in another way before, and where two strategies would have one name."""
+        if (before := self.settings.setdefault((sample.task, sample.strategy), settings)) != settings:
             raise ConfigError(
-                f"{sample.place}: question {sample.id!r:.80} was answered before by the same model, asked in another "
-                f"way ({_difference(self.settings[before], settings)}); bring the files one by one, each with --run "
+                f"{sample.place}: questions of the task {sample.task!r:.80} were answered before by the same model, "
+                f"asked in another way ({_difference(before, settings)}); bring the files one by one, each with --run "
                 "NAME"
             )
+        strategy = _strategy(self.options.strategy or sample.strategy)
+        if (way := self.ways.setdefault(strategy, sample.strategy)) != sample.strategy:
+            raise ConfigError(
+                f"{sample.place}: the strategies {way!r:.80} and {sample.strategy!r:.80} would both be called "
+                f"{strategy!r:.80}; {'leave --strategy out' if self.options.strategy else 'rename one in the file'}"
+            )
+        self.tasks[_clean_name(sample.task)] = None
+        for name in sample.grades:
+            if len(self.others) >= MOST_GRADES:
+                break
+            self.others[_clean_name(name)] = None
+        kept = _annotate(sample, self.options, strategy)
+        self.facts.see(kept.id, kept.facts)
+        if kept.grade is not None and len(self.grades) < MOST_GRADES:
+            self.grades[_clean_name(kept.grade.by)] = None
+        self.buffer.add(kept)
 
 
 Groups = dict[tuple[str, str], Group]
@@ -222,10 +230,11 @@ def _read_sources(
 ) -> Groups:
     """Keep the replies of the sources that are wanted, and count the others."""
     groups, count = Groups(), 0
-    for number, source in enumerate(sources):
+    for source in sources:
         touched, other = dict[tuple[str, str], None](), summary.other
         try:
             about = source.about()
+            settings = _lasting(about)
             samples = iter(source.samples())
             first = next(samples, None)
         except ConfigError as error:
@@ -247,7 +256,7 @@ def _read_sources(
                 stack.callback(buffer.close)
                 facts = Facts(options.factors, ("task",) if options.together else ())
                 groups[key] = Group(*key, options, buffer, about, facts)
-            groups[key].add(_annotate(sample, options), sample.grades, number, about)
+            groups[key].add(sample, settings)
             count += 1
             if count % TELL_EVERY == 0:
                 listener.message(f"{count:,} replies read so far")
@@ -308,8 +317,9 @@ def _difference(one: dict[str, Any], other: dict[str, Any]) -> str:
     return f"{name}: {one.get(name)!r:.60} and {other.get(name)!r:.60}"
 
 
-def _annotate(sample: Sample, options: ImportOptions) -> Sample:
-    """The sample with the grade that counts, its cluster and, where tasks are taken together, its task as a fact."""
+def _annotate(sample: Sample, options: ImportOptions, strategy: str) -> Sample:
+    """The sample with the grade that counts, its strategy, its cluster and, where tasks are taken together, its task as
+    a fact."""
     facts = {**sample.facts, **({"task": sample.task} if options.together else {})}
     identity = f"{sample.task}/{sample.id}" if options.together and not sample.ours else sample.id
     cluster = sample.cluster
@@ -322,7 +332,8 @@ def _annotate(sample: Sample, options: ImportOptions) -> Sample:
         cluster = None if facts[options.cluster] in (None, "") else str(facts[options.cluster])
     error = None if sample.error is None else redact_text(sample.error[:LONGEST_ERROR])
     grade = _choose_grade(sample, options)
-    return replace(sample, id=identity, facts=facts, cluster=cluster, grade=grade, grades={}, error=error)
+    given: dict[str, Any] = {"id": identity, "facts": facts, "cluster": cluster, "strategy": strategy, "error": error}
+    return replace(sample, **given, grade=grade, grades={})
 
 
 def _choose_grade(sample: Sample, options: ImportOptions) -> Grade | None:
@@ -502,7 +513,7 @@ class _PreparedRun:
         run, tool = self.run, self._group.about.tool
         run.replies += 1
         run.others += sample.others
-        strategy = _strategy(self._group.options.strategy or sample.strategy)
+        strategy = sample.strategy or STRATEGY
         self._repeats[strategy] = max(self._repeats.get(strategy, 1), sample.repeat + 1)
         if sample.item is None:
             self._asked_by_others.add(strategy)

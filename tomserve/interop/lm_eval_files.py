@@ -91,8 +91,12 @@ def row_prompt(row: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         pair = list(one.values()) if isinstance(one, dict) else one if isinstance(one, list) else []
         pairs.append([part[0] if isinstance(part, list) and len(part) == 1 else part for part in pair])
     asked = next((_messages(pair[0]) for pair in pairs if pair and isinstance(pair[0], str)), "")
-    weighed = [pair[1] for pair in pairs if len(pair) > 1 and isinstance(pair[1], str)]
-    return asked, tuple(one.strip() for one in weighed) if len(weighed) == len(pairs) > 1 else ()
+    weighed = tuple(pair[1].strip() for pair in pairs if len(pair) > 1 and isinstance(pair[1], str))
+    half = len(weighed) // 2
+    if not len(weighed) == len(pairs) > 1:
+        return asked, ()
+    # for acc_mutual_info each choice is weighed once more without the question
+    return asked, weighed[:half] if half > 1 and weighed[:half] == weighed[half:] else weighed
 
 
 def _messages(text: str) -> str:
@@ -103,10 +107,12 @@ def _messages(text: str) -> str:
     return text
 
 
-def row_texts(resps: list[Any], choices: tuple[str, ...]) -> list[str]:
-    """The replies: texts, one for each repeat, or the choice with the highest log-likelihood."""
-    if choices and len(resps) == len(choices):
-        weights = [_number(one) for one in resps]
+def row_texts(resps: list[Any], choices: tuple[str, ...], metric: str = "") -> list[str]:
+    """The replies: texts, one for each repeat, or the choice with the highest log-likelihood; for the metric acc_norm
+    with the highest one a character, as lm-eval takes it."""
+    if choices and len(resps) in (len(choices), 2 * len(choices)):
+        lengths = [len(one) or 1 if metric == "acc_norm" else 1 for one in choices]
+        weights = [_number(one) / length for one, length in zip(resps, lengths, strict=False)]
         return [choices[max(range(len(weights)), key=weights.__getitem__)]]
     first = resps[0]
     found = first if isinstance(first, list) else [first]
@@ -261,7 +267,7 @@ class LmEvalSamples(Source):
         doc = as_mapping(row["doc"])
         ours = as_mapping(doc.get("tomserve"))
         number, item = ours.get("sample"), as_text(ours.get("item"))
-        texts, others = row_texts(row["resps"], choices), 0
+        texts, others = row_texts(row["resps"], choices, (self._scorer or first or "").partition(",")[0]), 0
         graded = row.get("tomserve_correct")  # each reply by itself, as in an export of ours
         if len(texts) > 1 and not (isinstance(graded, list) and len(graded) == len(texts)):
             wanted = more.get(self._scorer or "")
@@ -310,6 +316,9 @@ class LmEvalSamples(Source):
                     self.leave(row, f"line {number}")
 
 
+MOST_NAMES = 100  # grades of further filters that are known by name
+
+
 class _More:
     """The grades of filters that come after the first. scorer: which the user wants; others are known by name only."""
 
@@ -321,7 +330,8 @@ class _More:
     def see(self, row: Mapping[str, Any]) -> None:
         """Note the grades of a line."""
         for name, one in row_grades(row, element_at(row.get("filtered_resps"), 0) or None).items():
-            self._names.setdefault(name, Grade(name))
+            if len(self._names) < MOST_NAMES:
+                self._names.setdefault(name, Grade(name))
             if name == self._scorer:
                 self._wanted[str(row["doc_id"])] = one
 

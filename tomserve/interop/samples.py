@@ -370,11 +370,9 @@ def resolve_letter(answer: str | None, choices: Sequence[str | None]) -> str | N
 
 
 class _Kept(NamedTuple):
-    """Where a reply stands in the file of a ReplyBuffer, the number of the file that it is from, and a digest of its
-    question."""
+    """Where a reply stands in the file of a ReplyBuffer, and a digest of its question."""
 
     offset: int
-    source: int
     text: bytes
 
 
@@ -387,15 +385,11 @@ class ReplyBuffer:
         self._kept: dict[tuple[str, int, str | None], _Kept] = {}
         self._end = self.repeated = 0
 
-    def add(self, sample: Sample, source: int = 0) -> int | None:
-        """Keep a reply. source: the number of the file that it is from. Returns that of the file whose reply it
-        replaces, None where it replaces none.
-
-        Raises ConfigError where that one answers another question, although both have the same id, and OSError where
-        the disk is full.
-        """
+    def add(self, sample: Sample) -> None:
+        """Keep a reply. Raises ConfigError where the one that it replaces answers another question, although both have
+        the same id, and OSError where the disk is full."""
         line = _encode(sample)
-        key, kept = (sample.id, sample.repeat, sample.strategy), _Kept(self._end, source, text_digest(sample))
+        key, kept = (sample.id, sample.repeat, sample.strategy), _Kept(self._end, text_digest(sample))
         before = self._kept.get(key)
         if before is not None and before.text != kept.text:
             raise differing_text_error(sample, self._read(before).place)
@@ -404,7 +398,6 @@ class ReplyBuffer:
         self._file.seek(self._end)
         self._file.write(line)
         self._end += len(line)
-        return None if before is None else before.source
 
     def __iter__(self) -> Iterator[Sample]:
         return map(self._read, self._kept.values())
