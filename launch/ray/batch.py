@@ -22,12 +22,15 @@ from typing import Any
 import aiohttp
 import orjson
 
+from tomserve.engine.redact import Redactor
 from tomserve.serving.keys import api_key
 
 TRIES = 6
 """How often a request is sent before it counts as failed."""
 AGAIN = (408, 429, 500, 502, 503, 504)
 """The statuses of a server that is busy or broken; any other is a reply."""
+LARGEST = 1 << 26
+"""Bytes of a reply; one that is longer counts as no JSON."""
 FIRST_WAIT = 0.5
 """Seconds before the second try, doubled before each further one."""
 
@@ -60,6 +63,7 @@ class Session:
 
     def __init__(self) -> None:
         self._key = api_key()
+        self._redact = Redactor(self._key)
 
     async def __aenter__(self) -> Session:
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=3600))
@@ -81,15 +85,17 @@ class Session:
             if number:
                 await asyncio.sleep(FIRST_WAIT * 2 ** (number - 1))
             try:
-                async with self._session.post(url, headers=headers, data=body) as reply:
-                    text = await reply.read()
+                async with self._session.post(url, headers=headers, data=body, allow_redirects=False) as reply:
+                    text = await reply.content.read(LARGEST)
+                    while len(text) < LARGEST and (more := await reply.content.read(LARGEST - len(text))):
+                        text += more
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 result["error"] = {"code": "connection", "message": type(error).__name__}
                 continue
             try:
-                told = orjson.loads(text)
+                told = self._redact.redact_json(orjson.loads(text))
             except orjson.JSONDecodeError:
-                told = {"error": {"message": text[:200].decode("utf-8", "replace")}}
+                told = {"error": {"message": self._redact(text[:200].decode("utf-8", "replace"))}}
             result["response"], result["error"] = {"status_code": reply.status, "body": told}, None
             if reply.status not in AGAIN:
                 break

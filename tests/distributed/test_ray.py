@@ -339,7 +339,7 @@ def test_a_batch_file_goes_through_ray_data(cli: Cli, endpoint: Endpoint, tmp_pa
         if number <= 3:
             return web.json_response({"error": {"message": "busy"}}, status=503)
         if body == lines[7]["body"]:
-            return web.json_response({"error": {"message": "too long"}}, status=400)
+            return web.json_response({"error": {"message": "Bearer s3cret: too long"}}, status=400)
         return None
 
     endpoint.script = script

@@ -52,7 +52,7 @@ def test_the_template_makes_a_script_that_bash_takes(ranks: list[str]) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="becomes another user, as only root can")
-@pytest.mark.parametrize(("user", "code", "said"), [(0, 0, "complete"), (65534, 1, "is another user's")])
+@pytest.mark.parametrize(("user", "code", "said"), [(0, 0, "complete"), (65534, 3, "is another user's")])
 def test_nothing_is_sent_to_another_users_server(user: int, code: int, said: str, tmp_path: Path) -> None:
     for name, script in {"scontrol": "echo here", "srun": "exec sleep 60", "work": f"touch {tmp_path}/asked"}.items():
         tool(tmp_path / "bin", name, script)

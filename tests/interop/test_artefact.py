@@ -314,6 +314,15 @@ def test_cells_and_tables_are_compared_up_to_rounding(tmp_path: Path, text: str 
     assert (told == []) if wrong is None else (wrong in " ".join(told))
 
 
+def test_long_cells_hide_no_difference_of_others(tmp_path: Path) -> None:
+    for name, number in (("kept", ".99"), ("made", ".2")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.csv").write_text(f"{'x' * 200_000},share\nm,{number}\n")
+        (tmp_path / name / "b.csv").write_bytes(b"x\n\xff\n")
+    told = list(recompute.compared(tmp_path / "kept", tmp_path / "made"))
+    assert told == ["table a.csv, line 2, share: '.99' kept, '.2' now", "table b.csv: cannot be read"]
+
+
 STUDY = """
 from pathlib import Path
 import polars as pl

@@ -250,7 +250,10 @@ def test_long_texts_are_shown_from_where_they_differ() -> None:
     digests = [f"sha256:{'0' * 20}{letter * 44}" for letter in "12"]
     assert shorten_pair(*digests)[0] != shorten_pair(*digests)[1]
     alike = "x " * 100_000, " ".join(f"x u{number}" for number in range(50_000))  # word by word it would take days
-    assert shorten_pair(*alike) == ("x x x x x x x x x x x x x x x x x x x x…", "x u0 x u1 x u2 x u3 x u4 x u5 x u6 x u7…")
+    assert shorten_pair(*alike) == (
+        "x x x x x x x x x x x x x x x x x x x x…",
+        "x u0 x u1 x u2 x u3 x u4 x u5 x u6 x u7…",
+    )
 
 
 def crowd_table(path: Path, people: int, items: int, seed: int, share: float = 0.6, each: int = 2) -> pl.DataFrame:

@@ -36,7 +36,7 @@ from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.runs.measurement import MeasuredRun
 from tomserve.web import access, background, run_index
-from tomserve.web.accounts import FREE, HOURS, LoginThrottle, Password, Sessions, Users, derive_secret
+from tomserve.web.accounts import FREE, HOURS, LoginThrottle, Password, Person, Role, Sessions, Users, derive_secret
 from tomserve.web.app import PAGES, make_app
 from tomserve.web.background import Computation
 from tomserve.web.page_templates import stamp
@@ -335,7 +335,13 @@ def test_accounts_that_came_with_a_folder_of_runs_let_nobody_in(tmp_path: Path, 
     with pytest.raises(ConfigError, match="names 'eve', whom you have not added on this machine"):
         users.signed_in("eve", "long enough")
     users.put("eve", "reader", "another word")
+    token = users.add_token("eve", "")
     assert users.signed_in("eve", "another word") is not None
+    assert users.token_owner(token) == Person("eve", Role.READER)
+    users.path.write_text(users.path.read_text().replace('"reader"', '"runner"'))
+    for call in (lambda: users.signed_in("eve", "another word"), lambda: users.add_token("eve", "")):
+        with pytest.raises(ConfigError, match="whom you have not added"):
+            call()
 
 
 def test_a_file_of_users_that_is_broken_lets_nobody_in_and_says_so(shared: FastAPI, capsys) -> None:

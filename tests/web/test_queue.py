@@ -185,6 +185,13 @@ def test_a_run_goes_on_with_another_experiment_of_the_same_person() -> None:
     assert queue.submit(experiment(URL, run="a", limit=4), ADA) == "a"
     assert evaluate.read_experiment(runs_root() / "a" / evaluate.EXPERIMENT_FILE).limit == 4
     assert (job("a").turn, state("a"), run_index.read_card(runs_root() / "a").private) == (2, "queued", True)
+    for name, owner in (("b", "ada"), ("c", "")):
+        queue.submit(experiment(URL, run=name), Person(owner))
+        ended(name)
+    queue.submit(experiment(URL, run="b"), ADA, private=True)
+    assert run_index.read_card(runs_root() / "b").private, "it is from now on"
+    with pytest.raises(ConflictError, match="'c' belongs to every runner"):
+        queue.submit(experiment(URL, run="c"), ADA, private=True)
 
 
 def test_names_that_are_taken_by_something_else() -> None:

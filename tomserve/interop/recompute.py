@@ -246,6 +246,9 @@ def compared(kept: Path, made: Path) -> Iterator[str]:
             yield f"table {name}: only {'kept' if (kept / name).is_file() else 'computed now'}"
             continue
         one, other = rows(kept / name), rows(made / name)
+        if one is None or other is None:
+            yield f"table {name}: cannot be read"
+            continue
         if [len(row) for row in one] != [len(row) for row in other] or one[:1] != other[:1]:
             yield f"table {name}: {len(one)} lines kept, {len(other)} now, or other columns"
             continue
@@ -255,13 +258,14 @@ def compared(kept: Path, made: Path) -> Iterator[str]:
                     yield f"table {name}, line {number}, {one[0][column]}: {a!r} kept, {b!r} now"
 
 
-def rows(path: Path) -> list[list[str]]:
-    """The rows of a CSV file; none of a file that is no text."""
+def rows(path: Path) -> list[list[str]] | None:
+    """The rows of a CSV file; None of a file that is no table."""
+    csv.field_size_limit(1 << 30)
     try:
         with path.open(encoding="utf-8", newline="") as file:
             return list(csv.reader(file))
     except (OSError, ValueError, csv.Error):
-        return []
+        return None
 
 
 def same(a: str, b: str) -> bool:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import orjson
 import pydantic
@@ -198,13 +198,19 @@ class Users:
         """Everybody by name. Raises ConfigError where the file is broken, others can read it, or it names somebody whom
         this user has not added, as one does that came with a stranger's folder of runs; OSError."""
         users = self._read()
-        for name, user in users.items():
-            if not is_own(USER, {"stamp": user.stamp}):
-                raise ConfigError(
-                    f"{self.path}: names {name!r}, whom you have not added on this machine; if you know them, do so by "
-                    f"`tomserve web --add-user {name} --role {user.role}`, else `tomserve web --remove-user {name}`"
-                )
+        for name in users:
+            self._own(users, name)
         return users
+
+    def _own(self, users: dict[str, User], name: str) -> User:
+        """Somebody as this user has added or changed them. Raises ConfigError for anybody else."""
+        user = _find_user(users, name)
+        if not is_own(USER, _whole(name, user)):
+            raise ConfigError(
+                f"{self.path}: names {name!r}, whom you have not added on this machine; if you know them, do so by "
+                f"`tomserve web --add-user {name} --role {user.role}`, else `tomserve web --remove-user {name}`"
+            )
+        return user
 
     def _read(self) -> dict[str, User]:
         if (found := read_record(self.path, _File, WAY_OUT)) is None:
@@ -232,7 +238,6 @@ class Users:
                 stamp=secrets.token_hex(16),
                 made=before.made if before else utc_now(),
             )
-            note_own(USER, {"stamp": users[name].stamp})
         return before is None
 
     def remove(self, name: str) -> None:
@@ -251,7 +256,7 @@ class Users:
         """A new token for programs of that user, which is told this once. Raises ConfigError for too many."""
         token = draw_secret()
         with self._changing() as users:
-            user = _find_user(users, name)
+            user = self._own(users, name)
             if len(user.tokens) >= TOKENS:
                 raise ConfigError(f"you have {TOKENS} tokens; take back one that is no longer used")
             added = Token(digest=secret_digest(token), label=label, made=utc_now())
@@ -261,7 +266,7 @@ class Users:
     def end_token(self, name: str, number: str) -> bool:
         """Take back the token whose digest begins so; returns whether there was one."""
         with self._changing() as users:
-            user = _find_user(users, name)
+            user = self._own(users, name)
             kept = tuple(one for one in user.tokens if not one.digest.startswith(number))
             users[name] = user.model_copy(update={"tokens": kept})
         return len(kept) < len(user.tokens)
@@ -278,10 +283,18 @@ class Users:
     def _changing(self) -> Iterator[dict[str, User]]:
         """Everybody, to be changed within the block, after which the file is replaced; one process at a time."""
         with files.lock_file(self.path.with_suffix(".lock")):
-            users = self._read()
-            yield users
+            before = self._read()
+            yield (users := dict(before))
+            for name, user in users.items():
+                if user != before.get(name):
+                    note_own(USER, _whole(name, user))
             kept = _File(users=dict(sorted(users.items()))).model_dump(mode="json", by_alias=True)
             files.replace_bytes(self.path, orjson.dumps(kept, option=orjson.OPT_INDENT_2) + b"\n", 0o600)
+
+
+def _whole(name: str, user: User) -> dict[str, Any]:
+    """What is noted of somebody: all that decides who may sign in under that name, and what for."""
+    return {"name": name, **user.model_dump(mode="json")}
 
 
 def _find_user(users: dict[str, User], name: str) -> User:

@@ -297,6 +297,10 @@ class Queue:
             if card.job is not None and card.job.active:
                 raise ConflictError(f"{name} is in the queue already")
             owner = card.owner if there else person.name
+            if private and person.name and not owner:
+                raise ConflictError(
+                    f"the run {name!r} belongs to every runner, so that nobody can keep it to themselves"
+                )
             files.replace_bytes(folder / evaluate.EXPERIMENT_FILE, text)
             job = Job(
                 order=order,
@@ -305,8 +309,7 @@ class Queue:
                 submitted=utc_now(),
                 seal=seal(name, text),
             )
-            hidden = card.private if there else private
-            return card.model_copy(update={"owner": owner, "private": hidden, "job": job})
+            return card.model_copy(update={"owner": owner, "private": private or (there and card.private), "job": job})
 
         run_index.change_card(folder, change)
         return name

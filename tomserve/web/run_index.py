@@ -369,6 +369,9 @@ def _inherit_owner(line: RunEntry, of: RunEntry | None) -> RunEntry:
     return replace(line, card=line.card.model_copy(update=owned))
 
 
+NOBODYS = "the run {!r} belongs to every runner, so that nobody can keep it to themselves"
+
+
 def change_metadata(
     line: RunEntry,
     person: Person,
@@ -388,7 +391,7 @@ def change_metadata(
     if private and not person.name:
         raise ConflictError("nobody signs in here, so that a run cannot be private; start the workbench with --auth")
     if private and not line.card.owner:
-        raise ConflictError(f"the run {line.name!r} belongs to every runner, so that nobody can keep it to themselves")
+        raise ConflictError(NOBODYS.format(line.name))
     wanted = {"notes": notes, "tags": None if tags is None else tuple(dict.fromkeys(tags)), "private": private}
     changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
 
