@@ -151,6 +151,16 @@ def test_one_id_for_two_texts_is_refused(cli, tmp_path: Path) -> None:
     assert load_scores("questions-m")["strategy"].to_list() == ["a", "b"]
 
 
+def test_ids_in_two_forms_of_unicode_are_one(cli, tmp_path: Path) -> None:
+    rows = [
+        "id,question,text,correct",
+        "caf\N{LATIN SMALL LETTER E WITH ACUTE},Q?,t,1",
+        "cafe\N{COMBINING ACUTE ACCENT},Q?,t,0",
+    ]
+    assert cli("import", "csv", written(tmp_path / "x.csv", "\n".join(rows)), "--model", "m").code == 0
+    assert load_scores("questions-m")["samples"].to_list() == [2]
+
+
 def test_a_way_of_asking_has_a_name_that_leads_nowhere(cli, tmp_path: Path) -> None:
     names = {"a/b": "a-b", "..": "imported", "x\ty": "x y", "s" * 900: "s" * 200}
     row = {"id": "q", "question": "Q?", "text": "t", "correct": True}

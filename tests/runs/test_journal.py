@@ -91,6 +91,9 @@ def test_only_final_rows_are_final_and_found_by_key(tmp_path: Path) -> None:
         assert Identity("x", "s", 0) in journal.final
         assert journal.find("k-x")["text"] == "y" * 100_000
         assert journal.find("k-timeout") is None
+        for status in ("refusal", "ok", "refusal"):
+            journal.append(row("asked again", status))
+        assert journal.find("k-asked again")["status"] == "ok"
 
 
 def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

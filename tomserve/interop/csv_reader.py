@@ -23,6 +23,7 @@ from tomserve.content import files
 from tomserve.content.rows import Rows, Sheet, json_rows
 from tomserve.errors import ConfigError, one_of
 from tomserve.interop.samples import MOST_REPEATS, Grade, Sample, Source, SourceAbout, is_fact, open_source
+from tomserve.items import nfc
 from tomserve.status import KNOWN, OK, known
 
 _TRUE = ("true", "1", "1.0", "yes", "y", "c", "correct", "right")
@@ -215,7 +216,7 @@ class MappedFile(Source):
         # Without an id a row is of the question that it tells, so that two files agree whatever their order, and that
         # of the choices.
         told = "\n".join((shown, *sorted(choices)))
-        identity = identity or hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:12]
+        identity = nfc(identity or hashlib.sha256(nfc(told).encode("utf-8", "replace")).hexdigest()[:12])
         strategy = cell("strategy")
         return Sample(
             id=identity,

@@ -53,7 +53,7 @@ from tomserve.interop.samples import (
     resolve_letter,
     text_digest,
 )
-from tomserve.items import Item
+from tomserve.items import Item, nfc
 from tomserve.items.files import write_chunks
 from tomserve.prompting.strategy import Strategy
 from tomserve.prompting.strategy import list_strategies as strategies
@@ -321,7 +321,7 @@ def _annotate(sample: Sample, options: ImportOptions, strategy: str) -> Sample:
     """The sample with the grade that counts, its strategy, its cluster and, where tasks are taken together, its task as
     a fact."""
     facts = {**sample.facts, **({"task": sample.task} if options.together else {})}
-    identity = f"{sample.task}/{sample.id}" if options.together and not sample.ours else sample.id
+    identity = nfc(f"{sample.task}/{sample.id}" if options.together and not sample.ours else sample.id)
     cluster = sample.cluster
     if options.cluster is not None:
         if options.cluster not in facts:

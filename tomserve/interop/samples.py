@@ -30,7 +30,7 @@ import pydantic
 
 from tomserve.content import digest, files
 from tomserve.errors import ConfigError
-from tomserve.items import Item, wrong_factor
+from tomserve.items import Item, nfc, wrong_factor
 from tomserve.items.item import LONGEST_FACTOR, LONGEST_LABEL, Factor
 from tomserve.scoring.labels import Order, find_list_order, find_prompt_order
 from tomserve.status import OK
@@ -424,7 +424,7 @@ def text_digest(sample: Sample) -> bytes:
     in any order, and of the right one among them."""
     right = [one for one in sample.choices if one == sample.target]
     text = "\n".join((sample.given or sample.asked, *sorted(sample.choices), *right))
-    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
+    return hashlib.blake2b(nfc(text).encode("utf-8", "replace"), digest_size=8).digest()
 
 
 def differing_text_error(sample: Sample, before: str) -> ConfigError:

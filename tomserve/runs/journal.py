@@ -184,11 +184,11 @@ class Journal:
         return self._size
 
     def find(self, key: str) -> Row | None:
-        """The first final row of a request with that key, read from the file; None where there is none."""
-        if not (offsets := self._offsets.get(key)):
-            return None
-        rows = (self._read(offset) for offset in sorted(offsets))
-        return next((row for row in rows if row["key"] == key), None)
+        """The first final row of a request with that key, read from the file, or the first that is an answer where it
+        was asked again; None where there is none."""
+        rows = (self._read(offset) for offset in sorted(self._offsets.get(key)))
+        found = [row for row in rows if row["key"] == key]
+        return next((row for row in found if row["status"] in ANSWERS), found[0] if found else None)
 
     def _read(self, offset: int) -> Row:
         """The row at that byte offset. Raises JournalError where there is none any more."""
