@@ -19,11 +19,13 @@ from tests.helpers.browsing import Started
 from tests.helpers.examples import copied_example
 from tests.helpers.outcomes import refuses_in_a_line
 from tests.helpers.queues import asked, kill, processes, until
+from tests.helpers.workbenches import example
 from tomserve.content.paths import runs_root
 from tomserve.errors import MachineError
 from tomserve.web import access, app
 from tomserve.web.accounts import COST, Users
 from tomserve.web.client import Workbench
+from tomserve.web.run_index import Card
 from tomserve.web.settings import Settings
 
 FREE = Settings(port=0)
@@ -153,6 +155,12 @@ def test_users_are_added_on_the_command_line_without_a_password_in_sight(cli, mo
     assert cli("web", "--remove-user", "ada").code == 0
     assert users.all() == {}
     assert "unknown user 'ada'" in cli("web", "--remove-user", "ada").err
+    example("hers", Card(owner="ada", private=True))
+    types("enough letters\n")
+    assert (
+        "somebody had this name before, and 1 run of theirs, private or not, will be ada's"
+        in cli("web", "--add-user", "ada").err
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import typer
 
 from tomserve.cli.interrupts import SIGNALS
 from tomserve.content import files
-from tomserve.content.text import say
+from tomserve.content.text import count_noun, say
 from tomserve.errors import ConfigError, Interrupted
 
 if TYPE_CHECKING:
@@ -143,11 +143,23 @@ def _users(settings: Settings, added: str | None, role: str, removed: str | None
     if added is not None:
         new = users.put(added, role, _password(added))
         say(f"{added} may sign in as a {role}" if new else f"{added} has a new password, and is a {role}")
+        if new and (owned := _count_owned(added)):
+            say(
+                f"warning: somebody had this name before, and {count_noun(owned, 'run')} of theirs, private or not, "
+                f"will be {added}'s; give another person another name",
+                error=True,
+            )
     elif removed is not None:
         users.remove(removed)
         say(f"{removed} may no longer sign in")
     elif token is not None:
         say(users.add_token(token, "command line"))
+
+
+def _count_owned(name: str) -> int:
+    from tomserve.web.run_index import RunIndex
+
+    return sum(line.card.owner == name for line in RunIndex().every())
 
 
 def _password(name: str) -> str:
