@@ -200,6 +200,15 @@ def test_what_cannot_be_read_is_told_each_time_with_its_line(run: Path, cli) -> 
 # who made it
 
 
+def test_marks_of_a_tool_that_the_run_does_not_name_are_refused(run: Path, cli) -> None:
+    rows = [orjson.loads(line) for line in (run / "responses.jsonl").read_bytes().splitlines()]
+    marked = {**rows[0], "graded": {"by": "x", "correct": True, "answer": None, "counts": True}}
+    (run / "responses.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in (marked, *rows[1:])))
+    said = "have marks of another tool (graded), and the manifest names none"
+    refuses(cli("analyze", run), said)
+    assert f"responses.jsonl: replies {said}" in cli("verify", run).out
+
+
 def test_no_command_believes_a_forged_table(run: Path, cli) -> None:
     forge(run)
     assert pl.read_parquet(run / "scores.parquet")["correct"].all()

@@ -16,6 +16,7 @@ from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.studies import Context, analyze, compute, load_study
 from tomserve.studies.presentation import BAD, GOOD, OPEN
+from tomserve.studies.variant_pairs import order_kinds, pair_variants
 from tomserve.variants import KINDS, Kind, make_variant, make_variants
 
 Answer = Callable[[Item, Item], str | None]
@@ -225,3 +226,11 @@ def test_numbers_and_words_of_several_answerers_are_what_they_were() -> None:
     golden_tables.check("stability-answerers", found.tables, warnings=found.warnings, verdicts=found.verdicts())
     some = asked(originals(), tuple(kind for kind in KINDS if kind.short in ("T1", "T4")))
     golden_tables.check("stability-two-kinds", analyze(scored({"vanilla": first}, some), STUDY))
+
+
+def test_kinds_of_others_beyond_twenty_are_taken_together() -> None:
+    scores = scored({"right": right}, asked(originals(60, 1)))
+    strange = pl.when(pl.col("variant").is_null()).then(None).otherwise("kind " + pl.col("original_item"))
+    pairs = pair_variants(scores.with_columns(variant=strange).lazy())
+    kinds = order_kinds(pairs.pairs["variant"])
+    assert (len(kinds), kinds[-1]) == (21, "other")

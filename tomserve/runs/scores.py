@@ -22,6 +22,7 @@ from tomserve import benchmarks
 from tomserve.content import cache, files
 from tomserve.content.files import changed_error, digest_bytes
 from tomserve.content.paths import run_name
+from tomserve.errors import ConfigError
 from tomserve.runs import journal, measurement, runfolder
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import Record, find_run
@@ -116,7 +117,13 @@ def load_replies(folder: Path, items: Path | None = None) -> RunReplies | None:
     if not path.exists():
         return None
     questions = ItemFile(items or folder / runfolder.ITEMS)
-    return RunReplies(sources, questions, ResponseFile(path, questions, sources["model"], talking=sources["turns"]))
+    responses = ResponseFile(path, questions, sources["model"], talking=sources["turns"])
+    if responses.graded and Manifest.load(folder).foreign is None:
+        raise ConfigError(
+            f"{path}: replies have marks of another tool (graded), and the manifest names none; bring "
+            "that tool's files in by `tomserve import`"
+        )
+    return RunReplies(sources, questions, responses)
 
 
 def load_reader_choices(folder: Path) -> GraderChoices | None:

@@ -21,6 +21,7 @@ from tomserve.variants import AGAIN, KINDS
 
 ARM = ("model", "strategy", "benchmark")  # The columns that tell apart who was asked what
 SHORT = {kind.name: kind.short for kind in KINDS}  # The short names of the kinds, in their order
+MOST_KINDS = 20  # Kinds of others, by name, that are told apart; further ones are "other"
 UNREADABLE = "unreadable"  # The category of an answer that could not be read, or did not come
 # What a table calls the choice that names what is really so, where the items say which it is.
 TRUE_ANSWER = "what is so"
@@ -72,6 +73,10 @@ def pair_variants(scores: pl.LazyFrame) -> VariantPairs:
     rows = rows.with_columns(pl.col("benchmark").fill_null(""), said=_answer_category())
     originals = rows.filter(pl.col(ORIGINAL).is_null())
     variants = rows.filter(pl.col(ORIGINAL).is_not_null()).with_columns(pl.col("variant").fill_null("other"))
+    others = sorted({*variants["variant"].unique()} - {*SHORT})[MOST_KINDS:]
+    if others:
+        kept = pl.when(pl.col("variant").is_in(others)).then(pl.lit("other")).otherwise("variant")
+        variants = variants.with_columns(kept.alias("variant"))
     if variants.is_empty() and not originals["levels_compared"].sum():
         raise ConfigError(MISSING)
     return VariantPairs(originals, _join_originals(variants, originals, factors), variants, factors, rules)
