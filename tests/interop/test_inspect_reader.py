@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
@@ -20,9 +21,9 @@ def one(form: str) -> Path:
     return path
 
 
-def log(path: Path, *samples: dict[str, object], **about: object) -> Path:
+def log(path: Path, *samples: dict[str, object], steps: Sequence[object] = (), **about: object) -> Path:
     """A log of the evaluation of a real one, with other samples, which the standard library can write."""
-    head = {"status": "success", "eval": {"task": "sums", "model": "mockllm/model", **about}, "plan": {"steps": []}}
+    head = {"status": "success", "eval": {"task": "sums", "model": "mockllm/model", **about}, "plan": {"steps": steps}}
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target:
         target.writestr("header.json", json.dumps(head))
         for number, sample in enumerate(samples):
@@ -173,6 +174,11 @@ def test_the_same_questions_asked_in_two_ways_are_not_mixed(cli, tmp_path: Path)
         done = cli("import", "inspect", cold, second)
         assert (done.code, done.out) == (2, "")
         assert "answered before by the same model, asked in another way (temperature: 0.0 and 1.0)" in done.err
+    kind, stern = (
+        log(tmp_path / f"{said}.eval", sample, steps=[{"solver": "system", "params": {"template": said}}])
+        for said in ("kind", "stern")
+    )
+    assert "asked in another way (steps: 'sha256:" in cli("import", "inspect", kind, stern).err
     again = passes(cli("import", "inspect", one("eval"), one("json")))
     assert "8 replies were replaced by a later one to the same question" in again.err
 

@@ -617,6 +617,21 @@ def test_true_and_false_in_every_format(tmp_path: Path, suffix: str) -> None:
             load_scores(str(path))
 
 
+def test_factors_of_a_sheet_are_numbers_only_where_nothing_is_lost(tmp_path: Path) -> None:
+    told = {
+        "code": ["01", "1", "1e0", "001", "2", "3"],
+        "zero": ["01", "02", "03", "04", "05", "06"],
+        "endless": ["inf", "1.5", "2.5", "3.5", "4.5", "5.5"],
+        "whole": [1, 2, 3, None, 5, 6],
+        "mixed": ["1", "2.5", "3", "4", "5", "6"],
+        "tiny": [1e-9, 1.0, 2.0, 3.0, 4.0, None],
+        "held": [True, False, None, True, False, True],
+    }
+    found = load_scores(str(score_table(tmp_path / "t.csv", **{name: pl.Series(one) for name, one in told.items()})))
+    told["mixed"] = [float(one) for one in told["mixed"]]
+    assert found.select(*told).to_dict(as_series=False) == told
+
+
 def test_odd_tables_are_one_line_each(cli, tmp_path: Path) -> None:
     labels = score_table(tmp_path / "g[1].parquet", strategy=pl.col("strategy").cast(pl.Categorical))
     assert load_scores(str(labels)).height == 6

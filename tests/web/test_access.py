@@ -338,7 +338,12 @@ def test_accounts_that_came_with_a_folder_of_runs_let_nobody_in(tmp_path: Path, 
     token = users.add_token("eve", "")
     assert users.signed_in("eve", "another word") is not None
     assert users.token_owner(token) == Person("eve", Role.READER)
-    users.path.write_text(users.path.read_text().replace('"reader"', '"runner"'))
+    before = users.path.read_text()
+    users.end_token("eve", "")
+    for older in (before, users.path.read_text().replace('"reader"', '"runner"')):
+        users.path.write_text(older)
+        with pytest.raises(ConfigError, match="whom you have not added"):
+            users.token_owner(token)
     for call in (lambda: users.signed_in("eve", "another word"), lambda: users.add_token("eve", "")):
         with pytest.raises(ConfigError, match="whom you have not added"):
             call()

@@ -115,6 +115,12 @@ def note_own(kind: str, record: Mapping[str, Any]) -> None:
         noted.touch(mode=0o600)
 
 
+def forget_own(kind: str, record: Mapping[str, Any]) -> None:
+    """Take a note back: the record is no longer this user's, as another took its place."""
+    with contextlib.suppress(OSError):
+        _note(kind, record).unlink()
+
+
 def is_own(kind: str, record: Mapping[str, Any]) -> bool:
     """Whether this user has written the record, which he then noted."""
     return _note(kind, record).exists()

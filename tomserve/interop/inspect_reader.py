@@ -23,6 +23,7 @@ from typing import IO, Any
 import orjson
 import zstandard
 
+from tomserve.content import digest
 from tomserve.engine.redact import redact_settings
 from tomserve.errors import ConfigError
 from tomserve.interop.samples import (
@@ -392,6 +393,10 @@ class InspectLog(Source):
         if isinstance(dataset := settings.get("dataset"), dict):
             settings["dataset"] = {name: dataset.get(name) for name in _KEPT_OF_DATASET}
         status = {"status": head["status"]} if isinstance(head.get("status"), str) else {}
+        steps = head["plan"].get("steps") if isinstance(head.get("plan"), dict) else None
+        if isinstance(steps, list) and any(isinstance(one, dict) and one.get("params") for one in steps):
+            with contextlib.suppress(TypeError):  # where they nest too deeply
+                settings["steps"] = digest(orjson.dumps(steps, option=orjson.OPT_SORT_KEYS))  # prompts may be long
         return SourceAbout(
             "inspect",
             as_text(packages.get("inspect_ai")) if isinstance(packages, dict) else None,

@@ -150,11 +150,33 @@ def read_table(source: str) -> pl.DataFrame:
             text = {
                 name: pl.String for name, kind in COLUMNS.items() if kind == pl.Boolean or isinstance(kind, pl.List)
             }
-            frame = pl.read_csv(path, infer_schema_length=None, schema_overrides={**COLUMNS, **text}, glob=False)
+            frame = pl.read_csv(path, infer_schema_length=0, schema_overrides={**COLUMNS, **text}, glob=False)
+            frame = frame.with_columns(_guess(frame[name]) for name in frame.columns if name not in COLUMNS)
     except UNREAD as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
         raise ConfigError(f"{path}: not a {path.suffix[1:]} table ({reason})") from None
     return cast_columns(frame, str(path))
+
+
+_NUMBER = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?$"
+
+
+def _guess(text: pl.Series) -> pl.Series:
+    """A column of a CSV file as numbers, or true and false, where no two of its texts become one, nor any another: of
+    the codes 1, 01 and 1e0 none is a number."""
+    there = text.drop_nulls()
+    if there.is_empty():
+        return text
+    if there.is_in(["true", "false"]).all():
+        return text == "true"
+    for kind in (pl.Int64, pl.Float64):
+        found = there.cast(kind, strict=False)
+        if found.null_count() or not found.is_finite().all():
+            continue
+        plain = there.str.contains(_NUMBER).all() and found.n_unique() == there.n_unique()
+        if plain or (found.cast(pl.String) == there).all():
+            return text.cast(kind)
+    return text
 
 
 def cast_columns(frame: pl.DataFrame, path: str) -> pl.DataFrame:

@@ -75,8 +75,8 @@ def pair_variants(scores: pl.LazyFrame) -> VariantPairs:
     variants = rows.filter(pl.col(ORIGINAL).is_not_null()).with_columns(pl.col("variant").fill_null("other"))
     others = sorted({*variants["variant"].unique()} - {*SHORT})[MOST_KINDS:]
     if others:
-        kept = pl.when(pl.col("variant").is_in(others)).then(pl.lit("other")).otherwise("variant")
-        variants = variants.with_columns(kept.alias("variant"))
+        merged = pl.when(pl.col("variant").is_in(others)).then(pl.lit("other")).otherwise("variant")
+        variants = variants.with_columns(merged.alias("variant"))
     if variants.is_empty() and not originals["levels_compared"].sum():
         raise ConfigError(MISSING)
     return VariantPairs(originals, _join_originals(variants, originals, factors), variants, factors, rules)

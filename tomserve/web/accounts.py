@@ -26,7 +26,7 @@ import orjson
 import pydantic
 
 from tomserve.content import files
-from tomserve.content.validation import Strict, is_own, note_own, read_record
+from tomserve.content.validation import Strict, forget_own, is_own, note_own, read_record
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, one_of
 
@@ -285,11 +285,13 @@ class Users:
         with files.lock_file(self.path.with_suffix(".lock")):
             before = self._read()
             yield (users := dict(before))
-            for name, user in users.items():
-                if user != before.get(name):
-                    note_own(USER, _whole(name, user))
+            for name, user in users.items() - before.items():
+                note_own(USER, _whole(name, user))
+            gone = before.items() - users.items()
             kept = _File(users=dict(sorted(users.items()))).model_dump(mode="json", by_alias=True)
             files.replace_bytes(self.path, orjson.dumps(kept, option=orjson.OPT_INDENT_2) + b"\n", 0o600)
+            for name, user in gone:  # so that no older file brings it back
+                forget_own(USER, _whole(name, user))
 
 
 def _whole(name: str, user: User) -> dict[str, Any]:
