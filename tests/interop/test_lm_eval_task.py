@@ -353,10 +353,13 @@ def test_choices_that_were_weighed(tmp_path: Path) -> None:
     row |= {"arguments": long, "resps": [[["-1.5", "False"]], [["-1.8", "False"]]], "acc_norm": 1.0}
     (found,) = LmEvalSamples(samples(tmp_path / "samples_x.jsonl", [row]), "m", "acc_norm").samples()
     assert (found.text, found.grades["acc_norm,none"].answer) == ("cold milk", "cold milk"), "by character"
-    twice = {f"gen_args_{n}": {"arg_0": "Q:", "arg_1": said} for n, said in enumerate((" no", " yes", " no", " yes"))}
+    twice = {f"gen_args_{n}": {"arg_0": "Q:"[n & 2 :], "arg_1": (" no", " yes")[n % 2]} for n in range(4)}
     row |= {"arguments": twice, "resps": [*row["resps"], [["-.1", "False"]], [["-9", "False"]]]}
+    row |= {"metrics": ["acc", "acc_mutual_info"], "acc_mutual_info": 1.0}
     (found,) = LmEvalSamples(samples(tmp_path / "samples_x.jsonl", [row]), "m").samples()
     assert (found.text, found.choices) == ("no", ("no", "yes")), "without the question they are weighed for themselves"
+    (found,) = LmEvalSamples(samples(tmp_path / "samples_x.jsonl", [row]), "m", "acc_mutual_info").samples()
+    assert found.text == "yes"
 
 
 def test_names_of_grades_do_not_multiply(tmp_path: Path) -> None:

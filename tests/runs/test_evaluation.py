@@ -353,6 +353,15 @@ def test_again_asks_those_alone(endpoint: Endpoint, cli, items_file: Path) -> No
     assert "ok" in passes(cli("verify", "r")).out
 
 
+def test_a_run_goes_on_with_its_schema_or_without_as_it_began(endpoint: Endpoint, cli, items_file: Path) -> None:
+    asked = ("eval", "--benchmark", "items", "--path", items_file, "--base-url", endpoint.url, "--strategy", "vanilla")
+    for first, other in (("on", "off"), ("off", "on")):
+        passes(cli(*asked, "--limit", 1, "--schema", first, "--run", first, "--no-report"))
+        done = cli(*asked, "--limit", 2, "--schema", other, "--run", first, "--no-report")
+        assert f"a schema; go on by --schema {first}, or use --run NEW" in done.err
+        passes(cli(*asked, "--limit", 2, "--schema", first, "--run", first, "--no-report"))
+
+
 def test_a_raised_context_opens_what_was_too_long(endpoint: Endpoint, cli, items_file: Path) -> None:
     endpoint.max_model_len = 512
     refuse_some(endpoint, LONG)

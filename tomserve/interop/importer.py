@@ -176,7 +176,7 @@ class Group:
     about: SourceAbout
     facts: Facts
     settings: dict[tuple[str, str | None], Any] = field(default_factory=dict)  # of each task and way of asking
-    ways: dict[str, str | None] = field(default_factory=dict)  # strategies, and what the files call them
+    ways: dict[str, str] = field(default_factory=dict)  # strategies, and what the files call them
     origins: list[Origin] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)  # replies that were not read, by reason
     tasks: dict[str, None] = field(default_factory=dict)  # as the tool names them
@@ -198,9 +198,9 @@ class Group:
                 "NAME"
             )
         strategy = _strategy(self.options.strategy or sample.strategy)
-        if (way := self.ways.setdefault(strategy, sample.strategy)) != sample.strategy:
+        if (way := self.ways.setdefault(strategy, named := sample.strategy or strategy)) != named:
             raise ConfigError(
-                f"{sample.place}: the strategies {way!r:.80} and {sample.strategy!r:.80} would both be called "
+                f"{sample.place}: the strategies {way!r:.80} and {named!r:.80} would both be called "
                 f"{strategy!r:.80}; {'leave --strategy out' if self.options.strategy else 'rename one in the file'}"
             )
         self.tasks[_clean_name(sample.task)] = None

@@ -96,7 +96,8 @@ def row_prompt(row: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
     if not len(weighed) == len(pairs) > 1:
         return asked, ()
     # for acc_mutual_info each choice is weighed once more without the question
-    return asked, weighed[:half] if half > 1 and weighed[:half] == weighed[half:] else weighed
+    twice = weighed[:half] == weighed[half:] and not any(pair[0] for pair in pairs[half:])
+    return asked, weighed[:half] if half > 1 and twice else weighed
 
 
 def _messages(text: str) -> str:
@@ -108,12 +109,15 @@ def _messages(text: str) -> str:
 
 
 def row_texts(resps: list[Any], choices: tuple[str, ...], metric: str = "") -> list[str]:
-    """The replies: texts, one for each repeat, or the choice with the highest log-likelihood; for the metric acc_norm
-    with the highest one a character, as lm-eval takes it."""
+    """The replies: texts, one for each repeat, or the choice with the highest log-likelihood: as lm-eval takes it a
+    character for the metric acc_norm, and less that without the question for acc_mutual_info."""
     if choices and len(resps) in (len(choices), 2 * len(choices)):
-        lengths = [len(one) or 1 if metric == "acc_norm" else 1 for one in choices]
-        weights = [_number(one) / length for one, length in zip(resps, lengths, strict=False)]
-        return [choices[max(range(len(weights)), key=weights.__getitem__)]]
+        found = list(map(_number, resps[: len(choices)]))
+        if metric == "acc_norm":
+            found = [weight / (len(choice) or 1) for weight, choice in zip(found, choices, strict=True)]
+        elif metric == "acc_mutual_info" and len(resps) > len(choices):
+            found = [weight - _number(other) for weight, other in zip(found, resps[len(choices) :], strict=True)]
+        return [choices[max(range(len(found)), key=found.__getitem__)]]
     first = resps[0]
     found = first if isinstance(first, list) else [first]
     return [one if isinstance(one, str) else orjson.dumps(one).decode() for one in found]

@@ -533,6 +533,8 @@ def resume_evaluation(
     if (old := Manifest.read(folder.path)) is not None:
         refuse_changed_prompts(folder.path, old, journal.asked, plan.questions.strategies)
         manifest.take_over(old, folder.path, journal.asked)
+        if journal.asked:
+            refuse_changed_schema(folder.path, manifest.adaptations or (), options.answer_schema)
     elif journal.asked:
         raise runfolder.missing_manifest_error(journal.path)
     if journal.asked and (options.limit or plan.again_share):
@@ -548,6 +550,16 @@ def resume_evaluation(
         manifest.adaptations = list(names)
     sampling = replace(plan.sampling, adaptations=check_names(manifest.adaptations or ()))
     return Evaluation(plan, folder, journal, manifest, known, listener, stop, began, plan.target, sampling=sampling)
+
+
+def refuse_changed_schema(path: Path, adaptations: Collection[str], policy: SchemaPolicy) -> None:
+    """Raise RunMismatchError where a run that goes on was asked with a schema, or without, and that is not wanted."""
+    without = NO_SCHEMA in adaptations
+    if policy == ("on" if without else "off"):
+        raise RunMismatchError(
+            f"{path}: was asked {'without' if without else 'with'} a schema; go on by --schema "
+            f"{'off' if without else 'on'}, or use --run NEW"
+        )
 
 
 def first_adaptations(plan: Plan) -> tuple[str, ...]:
