@@ -34,8 +34,9 @@ def escape_hidden(text: str) -> str:
     return _HIDDEN.sub(_escape, text)
 
 
-FORMULA = r"^(?:\s*[=+\-@＝＋－＠]|[\t\r])"
-"""How a text begins that some spreadsheet runs as a formula; wide letters are among those that some take alike."""
+FORMULA = r"^'*(?:\s*[=+\-@＝＋－＠]|[\t\r])"
+"""How a text begins that some spreadsheet runs as a formula; wide letters are among those that some take alike. So do
+those with apostrophes before it, so that two texts stay two."""
 
 
 def escape_formula(text: str) -> str:
