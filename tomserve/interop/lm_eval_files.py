@@ -112,12 +112,12 @@ def row_texts(resps: list[Any], choices: tuple[str, ...], metric: str = "") -> l
     """The replies: texts, one for each repeat, or the choice with the highest log-likelihood: as lm-eval takes it a
     character for the metric acc_norm, and less that without the question for acc_mutual_info."""
     if choices and len(resps) in (len(choices), 2 * len(choices)):
-        found = list(map(_number, resps[: len(choices)]))
+        weights = list(map(_number, resps[: len(choices)]))
         if metric == "acc_norm":
-            found = [weight / (len(choice) or 1) for weight, choice in zip(found, choices, strict=True)]
+            weights = [weight / (len(choice) or 1) for weight, choice in zip(weights, choices, strict=True)]
         elif metric == "acc_mutual_info" and len(resps) > len(choices):
-            found = [weight - _number(other) for weight, other in zip(found, resps[len(choices) :], strict=True)]
-        return [choices[max(range(len(found)), key=found.__getitem__)]]
+            weights = [weight - _number(other) for weight, other in zip(weights, resps[len(choices) :], strict=True)]
+        return [choices[max(range(len(weights)), key=weights.__getitem__)]]
     first = resps[0]
     found = first if isinstance(first, list) else [first]
     return [one if isinstance(one, str) else orjson.dumps(one).decode() for one in found]
