@@ -1,8 +1,10 @@
 """`tomserve submit`, `status` and `cancel` where there is no cluster: parts that are worked on by hand, and mistakes."""
 
+import itertools
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,49 +50,45 @@ def test_a_cluster_that_cannot_be_asked_is_a_warning(cli: Cli, folder: Path, mon
     refuses(cli("submit", "slurm", "mine"), "whether job 17 still asks these parts cannot be told")
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        (["status", "nothing"], "holds no parts (shards.json is missing)"),
-        (["cancel", "mine"], "nothing was submitted"),
-        (["submit", "slurm", "mine", "--sbatch", "--wrap=id"], "tomserve decides about --wrap itself"),
-        (["submit", "slurm", "mine", "--partition", "a b"], "--partition 'a b': expected letters"),
-        (["submit", "slurm", "mine", "--template", "none.sh"], "none.sh: cannot be read"),
-        (["submit", "slurm", "mine", "--model", "reference"], "mine.parts"),
-    ],
-)
-def test_a_mistake_is_told_and_nothing_handed_over(cli: Cli, folder: Path, line: list[str], told: str) -> None:
-    refuses_in_a_line(cli(*line), told)
-    assert not os.path.lexists(folder / "slurm.sh")
-    assert Job.read(folder) is None
+def test_a_mistake_is_told_and_nothing_handed_over(cli: Cli, folder: Path) -> None:
+    for line, told in {
+        "status nothing": "holds no parts (shards.json is missing)",
+        "cancel mine": "nothing was submitted",
+        "submit slurm mine --sbatch --wrap=id": "tomserve decides about --wrap itself",
+        "submit slurm mine --template none.sh": "none.sh: cannot be read",
+        "submit slurm mine --model reference": "mine.parts",
+    }.items():
+        refuses_in_a_line(cli(*line.split()), told)
+        assert not os.path.lexists(folder / "slurm.sh"), line
+        assert Job.read(folder) is None, line
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"cluster": "slurm", "id": "1", "details": {}},
-        {"cluster": "ray", "id": "x", "details": {"address": "ray://127.0.0.1:1"}},
-    ],
+RECORDS: tuple[dict[str, Any], ...] = (
+    {"cluster": "slurm", "id": "1", "details": {}},
+    {"cluster": "ray", "id": "x", "details": {"address": "ray://127.0.0.1:1"}},
 )
-@pytest.mark.parametrize("more", [{}, {"seal": "0" * 64}, {"ours": True}])
+
+
 def test_no_cluster_is_asked_where_somebody_else_has_written_the_record(
-    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, record: dict, more: dict
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    programs = tmp_path / "programs"
+    programs, asked = tmp_path / "programs", tmp_path / "asked"
     programs.mkdir()
     for name in ("squeue", "sacct", "scancel"):
-        (programs / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\n")
+        (programs / name).write_text(f"#!/bin/sh\ntouch {asked}\n")
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    whole = {"schema": 1, "time": "2026-11-24T00:00:00+00:00", "parts": [0], **record}
-    (folder / "job.json").write_text(json.dumps(whole | more))
-    done = cli("status", "mine")
-    assert (done.code, "job.json was written by somebody else" in done.err) == (3, True)
-    refuses(cli("cancel", "mine"), "--believe-job")
-    assert not (tmp_path / "asked").exists()
-    if record["cluster"] == "slurm":
-        cli("status", "mine", "--believe-job")
-        assert (tmp_path / "asked").exists()
-    Job.model_validate(whole).write(folder)
-    assert (found := Job.read(folder)) is not None
-    assert found.ours
+    more: tuple[dict[str, Any], ...] = ({}, {"seal": "0" * 64}, {"ours": True})
+    for record, forged in itertools.product(RECORDS, more):
+        whole = {"schema": 1, "time": "2026-11-24T00:00:00+00:00", "parts": [0], **record}
+        (folder / "job.json").write_text(json.dumps(whole | forged))
+        done = cli("status", "mine")
+        assert (done.code, "job.json was written by somebody else" in done.err) == (3, True)
+        refuses(cli("cancel", "mine"), "--believe-job")
+        assert not asked.exists()
+        if record["cluster"] == "slurm":
+            cli("status", "mine", "--believe-job")
+            asked.unlink()
+        Job.model_validate(whole).write(folder)
+        assert (found := Job.read(folder)) is not None
+        assert found.ours

@@ -30,8 +30,7 @@ from tomserve.scoring.table import write_scores
 
 
 @pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
+def runs(tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 

@@ -296,13 +296,9 @@ def evaluation(
 two_parts = pytest.mark.parametrize("evaluation", [2], indirect=True, ids=["two parts"])
 
 
-def keyed(folder: Path) -> dict[str, tuple[str, str]]:
-    return {row["item"]: (row["key"], row["text"]) for _, row in read_rows(folder / "responses.jsonl")}
-
-
 @pytest.mark.system
 def test_an_array_asks_all_parts_on_both_nodes_and_goes_on_after_it_was_cancelled(
-    evaluation: Evaluation, slurm: Slurm, cli: Cli, endpoint: Endpoint, tmp_path: Path
+    evaluation: Evaluation, slurm: Slurm, cli: Cli
 ) -> None:
     evaluation.submit()
     evaluation.half()
@@ -324,10 +320,6 @@ def test_an_array_asks_all_parts_on_both_nodes_and_goes_on_after_it_was_cancelle
     evaluation.done()
     shown = cli("status", "mine")
     assert (shown.code, shown.out.count("complete"), shown.out.count("COMPLETED")) == (0, 5, 4)
-    assert cli("merge", "mine").code == 0
-    asked = ("--benchmark", "items", "--path", tmp_path / "items.jsonl", "--strategy", "vanilla")
-    assert cli("eval", "--run", "single", *asked, "--base-url", endpoint.url).code == 0
-    assert keyed(tmp_path / "runs/mine") == keyed(tmp_path / "runs/single")
     assert "all parts" in cli("submit", "slurm", "mine").out
 
 
@@ -364,9 +356,17 @@ def test_before_its_time_is_up_a_task_stops_and_starts_itself_again(
 
 @pytest.mark.system
 @two_parts
-def test_a_task_that_gets_nowhere_gives_up(evaluation: Evaluation, slurm: Slurm, endpoint: Endpoint, cli: Cli) -> None:
+def test_a_task_that_gets_nowhere_gives_up_and_nothing_finds_the_key(
+    evaluation: Evaluation, slurm: Slurm, monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint, cli: Cli, tmp_path: Path
+) -> None:
+    """The key is in a file whose path travels in the environment, and stands in nothing that is written."""
+    key, endpoint.key = tmp_path / "key", "sk-very-secret"
+    key.touch(0o600)
+    key.write_text(endpoint.key)
+    monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(key))
+    refuses(cli("submit", "slurm", "mine"), "tasks would send the API key to")
     endpoint.models = ["another"]
-    evaluation.submit("--tries", "2")
+    evaluation.submit("--tries", "2", "--base-url", endpoint.url)
     slurm.until(slurm.empty, 120)
     assert all(len(evaluation.starts(part)) == 2 for part in range(2)), evaluation.logs()
     assert evaluation.logs().count("gives up: 2 starts in a row have brought no answer, on n") == 2
@@ -375,24 +375,7 @@ def test_a_task_that_gets_nowhere_gives_up(evaluation: Evaluation, slurm: Slurm,
     assert shown.out.count("FAILED") >= 2
     endpoint.models = ["tiny"]
     evaluation.open()
-    evaluation.submit("--tries", "1")
-    evaluation.done()
-
-
-@pytest.mark.system
-@two_parts
-def test_slurm_is_left_with_what_it_takes_to_find_no_key(
-    evaluation: Evaluation, slurm: Slurm, monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint, tmp_path: Path
-) -> None:
-    """The key is in a file whose path travels in the environment, and stands in nothing that is written."""
-    key, endpoint.key = tmp_path / "key", "sk-very-secret"
-    key.touch(0o600)
-    key.write_text(endpoint.key)
-    monkeypatch.setenv("TOMSERVE_API_KEY_FILE", str(key))
-    evaluation.open()
-    refused = evaluation.cli("submit", "slurm", "mine")
-    assert (refused.code, "tasks would send the API key to" in refused.err) == (2, True)
-    evaluation.submit("--base-url", endpoint.url)
+    evaluation.submit("--tries", "1", "--base-url", endpoint.url)
     told = slurm("scontrol", "show", "job", evaluation.job).encode()
     evaluation.done()
     written = [path.read_bytes() for path in evaluation.folder.rglob("*") if path.is_file()]
