@@ -320,23 +320,6 @@ def test_what_the_end_of_a_reply_means(status: str) -> None:
             assert reply.error
 
 
-THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
-
-
-@pytest.mark.parametrize(
-    ("content", "text", "reasoning"),
-    [
-        ([THOUGHT, {"type": "text", "text": "tea"}], "tea", "Hm."),
-        ([{"type": "reasoning", "text": "Hm."}, *({"type": "text", "text": part} for part in ("te", "a"))], "tea", "Hm."),
-        ([{"type": "thinking", "thinking": "Hm."}, {"type": "image"}, 7], "", "Hm."),
-        ([{"type": ["text"], "text": "tea"}, {"type": "text", "text": {}}], None, None),
-    ],
-)  # fmt: skip
-def test_a_message_in_parts_is_read(content: list[object], text: str | None, reasoning: str | None) -> None:
-    reply = read_reply(200, completion(content))  # type: ignore[arg-type]
-    assert (reply.status, reply.text, reply.reasoning) == ("malformed" if text is None else "ok", text, reasoning)
-
-
 @every_transport
 def test_nothing_of_the_environment_is_sent(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("ORG_ID", "PROJECT_ID"):
@@ -347,13 +330,6 @@ def test_nothing_of_the_environment_is_sent(name: str, monkeypatch: pytest.Monke
     (head,) = server.heard
     assert b"leaked" not in head
     assert f"authorization: bearer {KEY}".encode() in head.lower()
-
-
-def test_a_count_that_is_none_is_not_kept() -> None:
-    for count in (True, -1, 2**60, "9 or so", 1.5, None):
-        usage = {"prompt_tokens": count, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 5}}
-        answer = orjson.loads(completion("x")) | {"usage": usage}
-        assert read_reply(200, orjson.dumps(answer)).usage == {"completion": 3}, count
 
 
 INFINITY = resource.RLIM_INFINITY

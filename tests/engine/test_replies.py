@@ -30,6 +30,7 @@ def stream(*deltas: Mapping[str, object], end: str = "data: [DONE]\n\n", finish:
 
 
 CALLED = {"name": "answer", "arguments": ANSWER}
+THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
 PIECES = [{"content": '{"answer":'}, {"content": '"tea"}'}]
 
 
@@ -53,6 +54,9 @@ PIECES = [{"content": '{"answer":'}, {"content": '"tea"}'}]
         (whole({"answer": "tea"}), ANSWER, None),
         (whole({"type": "text", "text": ANSWER}), ANSWER, None),
         (whole([ANSWER]), ANSWER, None),
+        (whole([THOUGHT, *({"type": "text", "text": one} for one in ANSWER)]), ANSWER, "Hm."),
+        (whole([{"type": "reasoning", "text": "Hm."}, {"type": "text", "text": ANSWER}]), ANSWER, "Hm."),
+        (whole([{"type": "thinking", "thinking": "Hm."}, {"type": "image"}, 7]), "", "Hm."),
         (whole(ANSWER, thinking="Hm."), ANSWER, "Hm."),
         (whole(ANSWER, reasoning_details=[{"text": "H"}, {"summary": "m."}, {"data": "gAAA"}, 7]), ANSWER, "Hm."),
         (whole(f"{ANSWER} \ud83d"), f"{ANSWER} \N{REPLACEMENT CHARACTER}", None),
@@ -69,6 +73,7 @@ def test_it_is_read(raw: bytes, text: str, reasoning: str | None) -> None:
     [
         (whole(tool_calls=[{"function": CALLED}, {"function": {"arguments": "{}"}}]), "no text content"),
         (whole(tool_calls=[7], function_call="tea"), "no text content"),
+        (whole([{"type": ["text"], "text": "tea"}, {"type": "text", "text": {}}]), "no text content"),
         (stream(*PIECES, end="", finish=None), "broke off"),
         (b'data: {"choices": [{"delta": {"content": "te', "not JSON"),
         (b"data: 7\n\ndata: [DONE]\n\n", "one of which is 7"),
@@ -88,11 +93,15 @@ def test_the_end_and_the_tokens_of_a_stream_are_kept() -> None:
     assert (reply.status, reply.usage, reply.model) == (LENGTH, {"prompt": 9, "completion": 2}, "m")
 
 
-def test_tokens_of_thinking_are_kept() -> None:
+def test_counts_are_kept_unless_they_are_none() -> None:
     for spent, kept in ((3, {"reasoning": 3}), ("3", {"reasoning": 3}), (6, {}), (-1, {}), (None, {})):
         usage = {"completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": spent}}
         reply = read_reply(200, orjson.dumps({**orjson.loads(whole("tea")), "usage": usage}))
         assert reply.usage == {"completion": 5, **kept}
+    for count in (True, -1, 2**60, "9 or so", 1.5, None):
+        usage = {"prompt_tokens": count, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 5}}
+        reply = read_reply(200, orjson.dumps({**orjson.loads(whole("tea")), "usage": usage}))
+        assert reply.usage == {"completion": 3}, count
 
 
 def test_a_row_keeps_who_answered() -> None:

@@ -338,12 +338,6 @@ FINE: dict[str, Behaviour] = {
         lambda asked: {**chat(), "provider": ("here", "there")[NAMES.index(asked.name) % 2]} if asked.name else None,
         says=["several providers: .*--extra-body"],
     ),
-    "a model that changes its name": ended(
-        lambda asked: {**chat(), "model": f"m-{NAMES.index(asked.name)}"} if asked.name else None,
-        "names the model",
-        "--accept-change",
-        options={"concurrency": 1},
-    ),
     "a list of models for an address": Behaviour(url="ROOT/v1/models"),
     "no error, in so many words": Behaviour(always({**chat(), "error": None, "code": 0, "message": "ok", "detail": None})),
     "empty fields": Behaviour(always(chat(role=None, tool_calls=[], function_call=None, refusal=None, audio=None))),
@@ -398,9 +392,6 @@ REPLIES: dict[str, Behaviour] = {
         says=["no(t a)? chat completion"],
         most=9 * ALL,
     ),
-    "labels that nobody can tell": Behaviour(
-        about(["Ann", "Ben", "Cleo"], chat('{"answer": ["red drawer", "blue jar"]}')), right=9, code=1, says=["3 of 12"]
-    ),
 }
 """What a reply may look like."""
 
@@ -410,11 +401,6 @@ TOO_MANY = "max_tokens is too large: 256. This model supports at most 128 comple
 A_DAY = "Rate limit reached on tokens per day (TPD): Limit 100000. Please try again in 2h15m0s."
 
 REFUSED: dict[str, Behaviour] = {
-    "temperature refused": Behaviour(
-        refuses("temperature", NO_TEMPERATURE),
-        adaptations=["no_temperature", "strict_schema"],
-        says=["may differ between runs"],
-    ),
     "roles that must alternate": Behaviour(
         when(lambda asked: "system" in asked.roles, refusal(400, ALTERNATE)),
         adaptations=["system_in_user", "strict_schema"],

@@ -3,11 +3,9 @@
 Time is virtual: only sleeping moves it, or what a test does whenever something is waited for.
 """
 
-import email.utils
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -69,10 +67,6 @@ def test_retry_after_is_obeyed_and_said() -> None:
     assert 14 <= clock.now < 20
     assert "HTTP 429 (too many requests) and asks to wait 7 s" in said[0]
     assert "HTTP 503 (busy, or still loading)" in said[1]
-    date = email.utils.formatdate(time.time() + 30, usegmt=True)
-    other = Clock()
-    other.waiting().ask("http://h/v1", answers(503, 200, **{"Retry-After": date}))
-    assert 25 < other.now < 60
 
 
 def test_what_may_pass_is_asked_again_a_few_times_and_an_empty_account_never() -> None:

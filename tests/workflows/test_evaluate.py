@@ -19,6 +19,7 @@ from tenacity import wait_none
 
 import tomserve
 from tests.conftest import Endpoint, make_item
+from tests.helpers import endpoints
 from tests.helpers.endpoints import FINE, PROVIDERS, REFUSED, STARTS, Behaviour, Server, items
 from tests.helpers.examples import copied_example
 from tomserve.engine import retry
@@ -297,7 +298,7 @@ TOLD = {
     "no list of models and no name": {"evaluation": (False, "--model")},
     "a key that is missing": {"evaluation": (False, "You didn't provide an API key")},
 }
-LOOSE = Behaviour(REFUSED["temperature refused"].answer, schemas=())
+LOOSE = Behaviour(endpoints.refuses("temperature", endpoints.NO_TEMPERATURE), schemas=())
 
 
 @pytest.mark.parametrize("name", TOLD)
