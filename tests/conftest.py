@@ -377,6 +377,13 @@ def endpoint() -> Iterator[Endpoint]:
         yield server
 
 
+@pytest.fixture
+def asking(endpoint: Endpoint, items_file: Path) -> tuple[object, ...]:
+    """A command that asks the twenty items of that endpoint, in the run r."""
+    common = ("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", items_file)
+    return (*common, "--strategy", "vanilla", "--run", "r")
+
+
 @dataclass
 class Outcome:
     """What a command did."""

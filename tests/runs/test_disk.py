@@ -47,11 +47,8 @@ def run(endpoint: Endpoint, cli, tmp_path: Path) -> Path:
 COMMANDS: dict[str, tuple[str, ...]] = {
     "score": ("score", "r", "--out", "out/scores.csv"),
     "foreign": ("score", "--responses", "runs/r/responses.jsonl", "--items", "items.jsonl", "--out", "out/s.parquet"),
-    "analyze": ("analyze", "r", "--study", "accuracy", "--out", "out/tables"),
-    "report": ("report", "r", "--out", "out/r.html"),
     "compare": ("compare", "r", "--strategies", "vanilla,cot", "--out", "out/compared"),
     "items": ("items", "items", "--path", "items.jsonl", "--out", "out/i.jsonl"),
-    "generate": ("generate", "worlds", "--worlds", "4", "--seed", "5", "--out", "out/w.jsonl"),
     "questionnaire": (
         *("dataset", "questionnaire", "items", "--path", "items.jsonl", "--stories", "4", "--out", "out/forms"),
     ),
@@ -81,15 +78,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["score", "foreign", "compare", "items", "questionnaire"])
-def test_no_room_for_a_file_is_one_line(run: Path, here: Path, cli, name: str, request) -> None:
+def test_no_room_for_a_file_is_one_line(run: Path, here: Path, cli, request) -> None:
     before = contents(run)
     request.getfixturevalue("small_files")
-    done = cli(*COMMANDS[name])
-    assert done.code in (2, 3), done.err
-    assert re.search("File too large|cannot be written", the_last_line(done.err))
-    assert contents(run) == before
-    nothing_left(here)
+    for words in COMMANDS.values():
+        done = cli(*words)
+        assert done.code in (2, 3), done.err
+        assert re.search("File too large|cannot be written", the_last_line(done.err))
+        assert contents(run) == before, words
+        nothing_left(here)
     assert not [path for path in (here / "out").rglob("*") if path.is_file() and not path.stat().st_size]
 
 
@@ -140,26 +137,16 @@ def test_a_file_to_which_somebody_else_appends_is_read_at_the_right_places(tmp_p
 CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "truncated": (lambda run: os.truncate(run / "responses.jsonl", 100), "is shorter than it was"),
     "removed": (lambda run: (run / "responses.jsonl").unlink(), "is not there any more"),
-    "replaced": (lambda run: replace(run), "is another file than before"),
-    "folder renamed": (lambda run: rename(run), "is not there any more"),
+    "replaced": (lambda run: (run / "items.jsonl").rename(run / "responses.jsonl"), "is another file than before"),
+    "folder renamed": (lambda run: run.rename(run.with_name("other")), "is not there any more"),
 }
 
 
-def replace(run: Path) -> None:
-    (run / "items.jsonl").rename(run / "responses.jsonl")
-
-
-def rename(run: Path) -> None:
-    run.rename(run.with_name("other"))
-
-
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_journal_that_is_changed_in_mid_run_ends_it(endpoint: Endpoint, cli, tmp_path: Path, change: str) -> None:
+def test_a_journal_that_is_changed_in_mid_run_ends_it(endpoint: Endpoint, cli, asking, tmp_path, change: str) -> None:
     do, said = CHANGES[change]
     endpoint.script = lambda body, n: do(tmp_path / "runs/r") if n == 10 else None
-    write_items(tmp_path / "items.jsonl", [make_item(number) for number in range(40)])
-    asked = ("--benchmark", "items", "--path", tmp_path / "items.jsonl", "--base-url", endpoint.url)
-    done = cli("eval", *asked, "--run", "r", "--concurrency", 2)
+    done = cli(*asking, "--concurrency", 2)
     assert done.code == 3, done.err
     assert said in the_last_line(done.err)
     assert done.err.count("\n") == 1
@@ -176,11 +163,9 @@ def test_a_place_without_locks_is_said_to_be_one(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.system
 @pytest.mark.parametrize("streams", ['"$@" > /dev/full', 'set -o pipefail; "$@" | true', '"$@" <&- >&- 2>&-'])
-def test_an_evaluation_goes_on_without_standard_output(endpoint: Endpoint, tmp_path: Path, streams: str) -> None:
+def test_an_evaluation_goes_on_without_standard_output(asking, tmp_path: Path, streams: str) -> None:
     """Where all three streams are closed, the next files that are opened would get their numbers."""
-    write_items(tmp_path / "items.jsonl", [make_item(number) for number in range(4)])
-    command = [*TOMSERVE, "eval", "--benchmark", "items", "--path", str(tmp_path / "items.jsonl"), "--no-report"]
-    command += ["--base-url", endpoint.url, "--run", "r"]
+    command = [*TOMSERVE, *map(str, asking), "--no-report"]
     done = subprocess.run(
         ["bash", "-c", streams, "bash", *command],
         env=environment(tmp_path / "runs"),
@@ -191,7 +176,7 @@ def test_an_evaluation_goes_on_without_standard_output(endpoint: Endpoint, tmp_p
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("standard output cannot be written any more") == ("2>&-" not in streams)
     assert "Traceback" not in done.stderr
-    assert len([found for _, found in read_rows(tmp_path / "runs/r/responses.jsonl")]) == 8
+    assert len(rows(tmp_path)) == 20
     assert (tmp_path / "runs/r/.lock").read_text().strip().isdigit()
 
 
@@ -207,16 +192,6 @@ def test_nohup_is_respected(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "went on\n", "")
-
-
-ITEMS = 20
-
-
-def asking(endpoint: Endpoint, tmp_path: Path, count: int = ITEMS) -> tuple[object, ...]:
-    """The command about so many items and two strategies, for a command in this process."""
-    write_items(tmp_path / "items.jsonl", [make_item(n) for n in range(count)])
-    where = ("--benchmark", "items", "--path", tmp_path / "items.jsonl", "--base-url", endpoint.url)
-    return ("eval", *where, "--run", "r", "--concurrency", 4)
 
 
 def final(tmp_path: Path) -> Counter[tuple[str, str, int]]:
@@ -237,7 +212,7 @@ def test_kill_9_at_random_moments(endpoint: Endpoint, tmp_path: Path, cli) -> No
     job = [*map(str, ("eval", *where, "--run", "r", "--concurrency", 4, *strategies))]
     command = [sys.executable, "-m", "tomserve", *job, "--no-report"]
     endpoint.delay, moments, kept = 0.01, random.Random(7), set[tuple[str, str, int]]()
-    for number in range(4):
+    for number in range(3):
         endpoint.hold = lambda body, first=not number: first
         with subprocess.Popen(command, stdout=-3, stderr=-3) as process:
             seen = len(endpoint.requests) + 1 + moments.randrange(12) * (number > 0)
@@ -257,14 +232,14 @@ def test_kill_9_at_random_moments(endpoint: Endpoint, tmp_path: Path, cli) -> No
     assert (len(counts), set(counts.values())) == (items * (1 + 2 + 7), {1})
     closed = Counter((row["item"], row["strategy"]) for row in rows(tmp_path) if "closes" in row)
     assert closed == {(f"demo/{number}", name): 1 for number in range(items) for name in ("two", "fan")}
-    assert len(endpoint.requests) <= items * 10 + 4 * 4, "at most what was in flight is asked again"
+    assert len(endpoint.requests) <= items * 10 + 3 * 4, "at most what was in flight is asked again"
 
 
 @pytest.mark.system
-def test_a_server_that_stays_away_ends_the_run_resumably(endpoint: Endpoint, cli, tmp_path: Path, monkeypatch) -> None:
+def test_a_server_that_stays_away_ends_the_run_resumably(endpoint: Endpoint, cli, asking, tmp_path, monkeypatch) -> None:
     impatient = functools.partial(planning.EvalOptions, policy=RetryPolicy(lost_after=0.5, wait=wait_fixed(0.2)))
     monkeypatch.setattr(planning, "EvalOptions", impatient)
-    command = asking(endpoint, tmp_path)
+    command = (*asking, "--concurrency", 4)
     endpoint.drop = lambda body: len(endpoint.requests) > 12
     endpoint.script = lambda body, n: web.Response(status=503) if len(endpoint.requests) > 12 else None
     done = cli(*command)
@@ -276,5 +251,5 @@ def test_a_server_that_stays_away_ends_the_run_resumably(endpoint: Endpoint, cli
     endpoint.drop = lambda body: False
     endpoint.script = lambda body, n: None
     assert cli(*command).code in (0, 1)
-    assert len(final(tmp_path)) == 2 * ITEMS
+    assert len(final(tmp_path)) == 20
     assert set(final(tmp_path)) >= kept

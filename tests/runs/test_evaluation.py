@@ -32,12 +32,6 @@ from tomserve.serving.endpoint import ServerWatch
 TEA = '{"answer":"tea"}'
 
 
-@pytest.fixture
-def asking(endpoint: Endpoint, items_file: Path) -> tuple[object, ...]:
-    common = ("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", items_file)
-    return (*common, "--strategy", "vanilla", "--run", "r")
-
-
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "runs/r"
 
@@ -303,12 +297,6 @@ def test_a_resumed_run_is_told_new_names_of_prompts(endpoint: Endpoint, cli, ite
 LONG = "This model's maximum context length is 512 tokens. However, you requested 700 tokens."
 
 
-def evaluated(cli, endpoint: Endpoint, items_file: Path, *options: object):
-    common = ("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", items_file, "--no-report")
-    endpoint.requests.clear()
-    return cli(*common, "--strategy", "vanilla", "--run", "r", *options)
-
-
 def refuse_some(endpoint: Endpoint, error: str) -> None:
     """Refuse three questions of twenty from now on."""
     jars = [f"Jar number {number} " for number in (7, 13, 19)]
@@ -342,13 +330,14 @@ def test_rows_of_a_status_are_open_again_until_they_have_another(tmp_path: Path)
         assert ("i1", "s", 0, 0) in journal.final, "it was asked again in this session"
 
 
-def test_again_asks_those_alone(endpoint: Endpoint, cli, items_file: Path) -> None:
+def test_again_asks_those_alone(endpoint: Endpoint, cli, asking) -> None:
     refuse_some(endpoint, "no")
-    assert evaluated(cli, endpoint, items_file).code == 1
+    assert cli(*asking).code == 1
     endpoint.script = lambda body, number: None
-    assert evaluated(cli, endpoint, items_file).code == 1
+    endpoint.requests.clear()
+    assert cli(*asking).code == 1
     assert endpoint.requests == []
-    passes(evaluated(cli, endpoint, items_file, "--again", "refusal,http_400"))
+    passes(cli(*asking, "--again", "refusal,http_400"))
     assert len(endpoint.requests) == 3
     assert "ok" in passes(cli("verify", "r")).out
 
@@ -362,22 +351,23 @@ def test_a_run_goes_on_with_its_schema_or_without_as_it_began(endpoint: Endpoint
         passes(cli(*asked, "--limit", 2, "--schema", first, "--run", first, "--no-report"))
 
 
-def test_a_raised_context_opens_what_was_too_long(endpoint: Endpoint, cli, items_file: Path) -> None:
+def test_a_raised_context_opens_what_was_too_long(endpoint: Endpoint, cli, asking) -> None:
     endpoint.max_model_len = 512
     refuse_some(endpoint, LONG)
-    assert evaluated(cli, endpoint, items_file).code == 1
+    assert cli(*asking).code == 1
     endpoint.max_model_len, endpoint.script = 8192, lambda body, number: None
-    done = evaluated(cli, endpoint, items_file)
+    endpoint.requests.clear()
+    done = cli(*asking)
     assert "3 questions were refused as too long before the server's context was raised to 8,192 tokens" in done.out
     assert "--accept-change asks again" in done.out
     assert endpoint.requests == []
-    passes(evaluated(cli, endpoint, items_file, "--accept-change"))
+    passes(cli(*asking, "--accept-change"))
     assert len(endpoint.requests) == 3
-    assert "too long" not in passes(evaluated(cli, endpoint, items_file, "--accept-change")).out
-    assert endpoint.requests == []
+    assert "too long" not in passes(cli(*asking, "--accept-change")).out
+    assert len(endpoint.requests) == 3
 
 
-def test_a_key_file_that_changes_is_read_again(endpoint, cli, items_file: Path, tmp_path: Path, monkeypatch) -> None:
+def test_a_key_file_that_changes_is_read_again(endpoint, cli, asking, tmp_path: Path, monkeypatch) -> None:
     file = tmp_path / "key"
     file.touch(0o600)
     file.write_text("an-old-token")
@@ -391,7 +381,7 @@ def test_a_key_file_that_changes_is_read_again(endpoint, cli, items_file: Path, 
         return web.json_response(completion("tea"))
 
     endpoint.script = script
-    done = evaluated(cli, endpoint, items_file)
+    done = cli(*asking)
     assert "key was refused" not in done.err
     assert "20 rows" in done.out
     assert "is another one by now" in (tmp_path / "runs/r/log.txt").read_text()

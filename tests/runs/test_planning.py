@@ -266,28 +266,23 @@ def test_from_python(endpoint: Endpoint, tmp_path: Path) -> None:
         tomserve.ask("bigtom", "vanilla", base_url=endpoint.url, path=SMALL, where=3)  # type: ignore[arg-type]
 
 
-def begin(endpoint: Endpoint, cli, tmp_path: Path, *more: object) -> object:  # type: ignore[no-untyped-def]
-    asking = ("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", tmp_path / "items.jsonl")
-    return cli(*asking, "--strategy", "vanilla", "--run", "r", *more)
-
-
 def test_a_run_drawn_otherwise_is_finished_and_then_grows(
-    endpoint: Endpoint, items_file: Path, cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    endpoint: Endpoint, cli, asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as older:  # any other seed draws other questions, as an older version did
         older.setattr(draw, "LIMIT_SEED", 5)
-        done = begin(endpoint, cli, tmp_path, "--limit", 6, "--noise-check", 0.5)
+        done = cli(*asking, "--limit", 6, "--noise-check", 0.5)
     assert "limit 6: asks 6 of 20 questions\n" in done.out
     before, again = item_ids(tmp_path / "runs/r"), item_ids(tmp_path / "runs/r", "noise.jsonl")
     assert (len(before), len(again)) == (6, 3)
     requests = len(endpoint.requests)
 
-    done = begin(endpoint, cli, tmp_path, "--limit", 6, "--noise-check", 0.5)
+    done = cli(*asking, "--limit", 6, "--noise-check", 0.5)
     assert "nothing left to ask" in done.out
     assert len(endpoint.requests) == requests
     assert (item_ids(tmp_path / "runs/r"), item_ids(tmp_path / "runs/r", "noise.jsonl")) == (before, again)
 
-    begin(endpoint, cli, tmp_path, "--limit", 9)
+    cli(*asking, "--limit", 9)
     assert len(item_ids(tmp_path / "runs/r")) == 9
     assert item_ids(tmp_path / "runs/r") > before
     assert set(read_ids(tmp_path / "runs/r/items.jsonl")) == item_ids(tmp_path / "runs/r")
@@ -305,15 +300,10 @@ UNKNOWN = (
 )
 
 
-def asking(endpoint: Endpoint, items_file: Path) -> tuple[object, ...]:
-    common = ("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", items_file)
-    return (*common, "--strategy", "vanilla", "--run", "r")
-
-
-def test_every_http_status_is_an_outcome_everywhere(endpoint: Endpoint, cli, items_file: Path, tmp_path: Path) -> None:
+def test_every_http_status_is_an_outcome_everywhere(endpoint: Endpoint, cli, asking, tmp_path: Path) -> None:
     code = 600
     endpoint.script = lambda body, n: web.Response(status=code, text="{}") if n % 2 else None
-    done = cli(*asking(endpoint, items_file), "--report")
+    done = cli(*asking, "--report")
     assert done.code == 1, done.err
     assert f"failures: 10 http_{code}; repeat the command to ask again" in done.out
     assert re.search(r"vanilla .* 50% \[", done.out)
@@ -330,7 +320,7 @@ def test_every_http_status_is_an_outcome_everywhere(endpoint: Endpoint, cli, ite
     assert (tmp_path / "tables/accuracy.csv").read_text().splitlines()[1].startswith("tiny,vanilla,10,20,0.5,")
     endpoint.script = lambda body, n: None
     endpoint.requests.clear()
-    again = cli(*asking(endpoint, items_file))
+    again = cli(*asking)
     assert (again.code, len(endpoint.requests)) == (0, 10), "what failed is asked again, and nothing else"
 
 
@@ -384,9 +374,9 @@ def test_a_table_with_any_status_counts_every_row(name: str, tmp_path: Path) -> 
     assert [line.partition(": ")[2][: len(warning)] for line in said] == [] if status.known(name) else [warning]
 
 
-def test_a_journal_with_a_status_that_nobody_knows(endpoint: Endpoint, cli, items_file: Path, tmp_path: Path) -> None:
+def test_a_journal_with_a_status_that_nobody_knows(endpoint: Endpoint, cli, asking, tmp_path: Path) -> None:
     """Counted under its own name, its escape sequences taken out; and asked again on resume."""
-    assert cli(*asking(endpoint, items_file)).code == 0
+    assert cli(*asking).code == 0
     strange = ("done", "\x1b[2Jgone")
     change_rows(tmp_path / "runs/r", lambda n, row: {**row, "status": strange[n]} if n < 2 else row)
     done = passes(cli("score", "r"), "20 answers scored, 18 correct")
@@ -394,7 +384,7 @@ def test_a_journal_with_a_status_that_nobody_knows(endpoint: Endpoint, cli, item
     assert "1 done, 18 ok, 1 \ufffd[2Jgone; prompts" in (shown := cli("runs", "r")).out
     assert "\x1b" not in shown.out + done.err
     assert "unknown status" in cli("analyze", "r").err
-    again = cli(*asking(endpoint, items_file))
+    again = cli(*asking)
     assert (again.code, len(endpoint.requests)) == (0, 22)
     assert re.search(r"vanilla .* 100% \[", again.out)
 
@@ -410,15 +400,6 @@ def test_a_status_that_is_no_text_is_refused_by_file_line_and_field(cli, tmp_pat
         f"{theirs}:2: field 'status' is {found!r}; expected text: ok, length, refusal",
     )
     assert not (tmp_path / "s.csv").exists()
-
-
-def test_the_status_of_a_row_is_a_text(endpoint: Endpoint, cli, items_file: Path, tmp_path: Path) -> None:
-    assert cli(*asking(endpoint, items_file)).code == 0
-    for found in (5, None, ["ok"], ""):
-        change_rows(tmp_path / "runs/r", lambda n, row, found=found: {**row, "status": found} if n == 3 else row)
-        refuses_in_a_line(
-            cli(*asking(endpoint, items_file)), f"responses.jsonl:4: not a response row (field 'status' is {found!r})"
-        )
 
 
 OPTIONS = {"status", "options", "importer", "experiments", "planning"}

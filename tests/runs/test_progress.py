@@ -34,9 +34,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return moment
 
 
-def test_a_run_of_a_terminal_is_recorded_to_its_end(cli: Cli, endpoint: Endpoint, items_file: Path) -> None:
-    asked = ("--benchmark", "items", "--path", items_file, "--base-url", endpoint.url, "--strategy", "vanilla")
-    assert cli("eval", *asked, "--run", "r").code == 0
+def test_a_run_of_a_terminal_is_recorded_to_its_end(cli: Cli, asking: tuple[object, ...]) -> None:
+    assert cli(*asking).code == 0
     found = progress.read_progress(Path(os.environ["TOMSERVE_RUNS"]) / "r")
     assert (found.total, found.done, found.written, found.statuses) == (20, 20, 20, {"ok": 20})
     assert (found.phase, found.eta, found.outcome, found.running) == (1, None, "", False)

@@ -22,21 +22,13 @@ from tomserve.items import Item, write_items
 from tomserve.runs.scores import score_run
 from tomserve.scoring import parallel
 from tomserve.scoring import table as table_module
-from tomserve.scoring.answers import read_reply
 from tomserve.scoring.metrics import PLAIN, Metric, Scoring, plain_scoring
 from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.scoring.score import COLUMNS, SAMPLED, score_row
 from tomserve.scoring.table import read_table, write_score_table, write_scores
 
-CHOICES = ("tea", "salt", "unknown")
-
-
 def response(text: str | None, status: str = "ok", **more) -> dict:
     return {"item": "demo/1", "strategy": "cot", "turn": 0, "status": status, "text": text, "error": None, **more}
-
-
-def chain(beliefs: str, sentences: int = 3):
-    return read_reply(f'{{"beliefs": {beliefs}, "answer": "tea"}}', CHOICES, sentences)
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
