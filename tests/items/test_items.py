@@ -33,7 +33,6 @@ def test_the_digest_ignores_order_but_not_content() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"answer": "milk"}, "answer 'milk' is not among the choices"),
         ({"choices": ["tea", "Tea", "salt"]}, "not distinct"),
         ({"gold": {"sets": [["tea"]]}}, "gold has 1 layers for 3 sentences"),
         ({"gold": {"sets": [["tea"], ["milk"], ["tea"]]}}, "gold of sentence 2 has 'milk'"),
@@ -45,8 +44,6 @@ def test_the_digest_ignores_order_but_not_content() -> None:
         ),
         ({"choices": ["tea", *map(str, range(500))]}, "choices: 501 of 1,393 characters; expected at most 500"),
         ({"world": functools.reduce(lambda inner, _: {"a": inner}, range(300), {})}, "world holds values within more"),
-        ({"story": []}, "story"),
-        ({"id": "a\nb"}, "id"),
         ({"benchmark": "../up"}, "benchmark"),
     ],
 )
@@ -77,10 +74,8 @@ def test_an_item_may_say_what_it_is_a_version_of_and_which_world_it_was_made_fro
     [
         (b"{not json\n", r"i.jsonl:2: not JSON"),
         (make_item(1).to_json() + b"\n", r"i.jsonl:2: id: 'demo/1' was already given in line 1"),
-        (make_item(2).to_json().replace(b'"cluster"', b'"clutser"'), r"i.jsonl:2: cluster: is missing|did you mean 'cluster'"),
         (make_item(2).to_json().replace(b'"schema":1', b'"schema":9'), r"i.jsonl:2: schema is not 1"),
         (b"[1]\n", r"i.jsonl:2: expected a mapping with the keys id, benchmark, story, .*; found \[1\]$"),
-        (make_item(2, story=["Tea."], gold=None).to_json().replace(b'["Tea."]', b'"Tea."'), r"story: expected a list of sentences; found 'Tea.'$"),
     ],
 )  # fmt: skip
 def test_a_bad_line_is_named(tmp_path: Path, line: bytes, message: str) -> None:
@@ -158,7 +153,6 @@ def test_items_may_be_written_in_yaml(cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("answer: salt", "answer: milk", r"i\.yaml:9: items\.1: answer 'milk' is not among the choices"),
         ("    answer: salt\n", "", r"i\.yaml:9: items\.1\.answer: is missing"),
         ("id: b", "id: a", r"i\.yaml:9: id: 'a' was already given in line 3"),
         ("question: What is in the jar?\n    choices: [tea, salt]\n    answer: salt", "qestion: What?", r":11: .*qestion"),

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tomserve
 from tests.conftest import Cli, Endpoint, make_item
 from tests.helpers.outcomes import refuses
 from tomserve import benchmarks
@@ -24,7 +23,6 @@ from tomserve.items import items_digest, read_ids, read_items, write_items
 from tomserve.items.draw import limit_items, share_of
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs import item_store
-from tomserve.runs import item_store as lines_module
 from tomserve.runs.conversations import Conversations, Questions, count_requests, is_finished
 from tomserve.runs.item_store import ItemStore, LineStore, sort_key, sort_places
 from tomserve.runs.journal import Journal
@@ -44,7 +42,7 @@ def filled(count: int) -> tuple[LineStore, list[bytes]]:
 
 @pytest.mark.parametrize("held", [10, 100, 1 << 24])
 def test_lines_are_read_wherever_they_lie(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines_module, "HELD", held)
+    monkeypatch.setattr(item_store, "HELD", held)
     lines, wanted = filled(200)
     assert list(lines) == wanted
     assert len(lines) == 200
@@ -61,7 +59,7 @@ def test_lines_are_read_wherever_they_lie(held: int, monkeypatch: pytest.MonkeyP
 
 
 def test_items_take_little_memory_and_leave_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines_module, "HELD", 1000)
+    monkeypatch.setattr(item_store, "HELD", 1000)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     items = [make_item(number, question=f"Where is it {number}" + "?" * 400) for number in range(40)]
     stock = ItemStore(items)
@@ -80,7 +78,7 @@ def test_items_take_little_memory_and_leave_no_file_behind(tmp_path: Path, monke
 
 
 def test_no_room_for_many_items_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines_module, "HELD", 10)
+    monkeypatch.setattr(item_store, "HELD", 10)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     with pytest.raises(MachineError, match=r"no temporary file can take them .*TMPDIR"):
         ItemStore([make_item(1)])
@@ -277,11 +275,3 @@ def test_what_fails_late_is_one_line_and_nothing_is_asked(cli: Cli, endpoint: En
     assert cli(*command).code == 2
     assert {path.name: path.read_bytes() for path in (tmp_path / "runs/late").glob("*.jsonl")} == files
     assert len(endpoint.requests) == 24
-
-
-def test_an_id_that_a_generator_gives_twice_is_refused(endpoint: Endpoint) -> None:
-    with pytest.raises(ConfigError, match=r"two of the items have the id 'demo/3'"):
-        tomserve.ask((make_item(number % 7) for number in (1, 3, 5, 10)), "vanilla", base_url=endpoint.url, run="twice")
-    with pytest.raises(ConfigError, match=r"item 1 is a str; expected a tomserve\.Item"):
-        tomserve.ask(iter([make_item(1), "x"]), "vanilla", base_url=endpoint.url, run="text")  # type: ignore[list-item]
-    assert not endpoint.requests

@@ -89,7 +89,8 @@ def no_seed(body: Body) -> Any:
     return (422, {"detail": EXTRA}) if "seed" in body else None
 
 
-NO_FORMAT = says(400, "response_format is not supported", has("response_format"))
+HELD = has("response_format")
+NO_FORMAT = says(400, "response_format is not supported", HELD)
 NO_SCHEMA = says(500, "response_format type must be text or json_object", formatted("json_schema"))
 UNKNOWN = says(400, 'Unknown name "structured_outputs"', has("structured_outputs"))
 TYPES = says(400, "Invalid schema for response_format 'answer': schema must have a 'type' key", untyped)
@@ -180,19 +181,13 @@ def test_a_run_keeps_its_adaptations(endpoint: Endpoint) -> None:
         evaluate(replace(more, strategies=("vanilla_free",)))
 
 
-STRICT_ALONE = says(400, "json_schema must be strict", lambda body: "'strict': True" not in str(body) and loose(body))
-
-
-def loose(body: Body) -> bool:
-    return "response_format" in body
-
-
 @pytest.mark.parametrize("order", [1, -1])
 def test_endpoints_that_take_no_request_alike_are_told_before_the_first_question(order: int) -> None:
-    strict = Scripted(STRICT_ALONE, lambda body: None)
+    loose = says(400, "json_schema must be strict", lambda body: HELD(body) and "'strict': True" not in str(body))
+    strict = Scripted(loose, nowhere)
     others = (
         Scripted(says(400, "unknown field strict in json_schema", lambda body: "strict" in str(body)), str),
-        Scripted(says(400, "response_format is not supported", loose), has_any),
+        Scripted(NO_FORMAT, lambda body: body.get("structured_outputs")),
     )
     for other in others:
         probes = [cast("Probe", one) for one in (strict, other)][::order]
@@ -200,13 +195,9 @@ def test_endpoints_that_take_no_request_alike_are_told_before_the_first_question
             learn_adaptations(probes, "m", [("vanilla", TURN)], Sampling(), "on")
 
 
-def has_any(body: Body) -> Any:
-    return body.get("structured_outputs")
-
-
 def test_what_only_a_later_turn_asks_for_is_found_out_too(endpoint: Endpoint) -> None:
     """The first turn of cot_free has no schema, so that a run of it alone would be refused at each second turn."""
-    endpoint.script = lambda body, n: page(400, '{"error": "response_format is unknown"}') if loose(body) else None
+    endpoint.script = lambda body, n: page(400, '{"error": "response_format is unknown"}') if HELD(body) else None
     options = EvalOptions(
         "demo", [make_item(1)], base_urls=(endpoint.url,), run="r", strategies=("cot_free",), answer_schema="auto"
     )

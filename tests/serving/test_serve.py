@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from tests.conftest import Endpoint
-from tests.helpers.command import until
+from tests.helpers.command import group_of, until
 from tests.helpers.outcomes import passes, refuses
 from tomserve import content
 from tomserve.errors import ConfigError, MachineError, ServerError
@@ -329,15 +329,8 @@ def test_health_of_another_server_is_not_ours(endpoint: Endpoint, tmp_path: Path
 
 def test_stopping_ends_the_whole_group(tmp_path: Path) -> None:
     """A server that ignores SIGTERM, as one that loads does, and a process that it has started."""
-    server = loading(tmp_path, f"trap '' TERM; sleep 100 & echo $$ $! > '{tmp_path}/pids'; wait; sleep 100")
-    assert until(lambda: (tmp_path / "pids").exists() and (tmp_path / "pids").read_text().endswith("\n"))
+    server = loading(tmp_path, "trap '' TERM; sleep 100 & wait; sleep 100")
+    assert until(lambda: len(group_of(server.process.pid)) == 2)
     server.stop(patience=0.2)
     server.stop()
-    assert [pid for pid in map(int, (tmp_path / "pids").read_text().split()) if alive(pid)] == []
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
+    assert group_of(server.process.pid) == []

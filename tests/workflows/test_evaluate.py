@@ -128,8 +128,8 @@ def test_failures_are_counted_not_raised(endpoint: Endpoint, monkeypatch: pytest
     ("questions", "options", "error", "said"),
     [
         ([], {}, ConfigError, "there are no items to ask"),
-        (["q1"], {}, ConfigError, "item 0 is a str; expected a tomserve.Item"),
-        ([ITEMS[0], ITEMS[0]], {}, ConfigError, "two of the items have the id 'demo/1'"),
+        (iter(["q1"]), {}, ConfigError, "item 0 is a str; expected a tomserve.Item"),
+        (iter([ITEMS[0], ITEMS[0]]), {}, ConfigError, "two of the items have the id 'demo/1'"),
         (ITEMS, {"path": "x.jsonl"}, ConfigError, "path and gold belong to a benchmark given by name"),
         (ITEMS, {"limit": 0}, ConfigError, "limit is 0; expected a whole number from 1 on"),
         (ITEMS, {"timeout": "soon"}, ConfigError, "timeout is 'soon'; expected seconds"),
