@@ -10,7 +10,6 @@ from tomserve.engine.endpoints import weigh_tokens
 
 FLAT = {"base": 0.006, "slope": 0.00002}
 PHASE = 20.0
-SYSTEM = pytest.mark.system
 SCENARIOS = [  # settings, a change after PHASE seconds, answers a second of the best fixed setting, metrics in `make test`
     ("room for 48, the rest waits", {"slots": 48}, {}, 220.4, True),
     ("throughput falls beyond 32", {"slots": 256, "knee": 32}, {}, 171.8, False),
@@ -35,12 +34,12 @@ AT_RANDOM = [
 
 
 def each(scenarios: list[Any]) -> pytest.MarkDecorator:
-    """Each scenario with the server's metrics and without: one in `make test`, the other after it."""
+    """Each scenario with the server's metrics and without: one in `make test`, the other before a release."""
     cases = [
         pytest.param(
             *(settings, change, best, metrics),
             id=f"{name}, {'metrics' if metrics else 'no metrics'}",
-            marks=() if metrics == first else SYSTEM,
+            marks=() if metrics == first else pytest.mark.long,
         )
         for name, settings, change, best, first in scenarios
         for metrics in (True, False)
