@@ -164,7 +164,6 @@ def test_what_a_command_cannot_write_is_said_in_one_line(cli, tmp_path: Path, mo
 
 ITEMS, UNWRITTEN = "{tomserve} items items --path i.jsonl", "standard output cannot be written"
 SHELL = {
-    "to /dev/stdout": (f"{ITEMS} --out /dev/stdout > out", 0, ""),
     "to a substitution": (f"{ITEMS} --out >(cat > out); c=$?; until [ -s out ]; do sleep 0.05; done; exit $c", 0, ""),
     "output that is full": (f"{ITEMS} > /dev/full", 2, UNWRITTEN),
     "output that is closed": (f"{ITEMS} >&-", 2, UNWRITTEN),

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tests.conftest import ROOT
-from tests.helpers.examples import copied_run
+from tests.helpers.examples import copied_run, shortened
 from tests.helpers.outcomes import refuses_in_a_line
 from tests.helpers.parted import divided_example
 from tomserve.content.python_file import module_command
@@ -48,12 +48,7 @@ REFUSE = (*BATCH, *PARTS[:2], *CONFIG)
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run of few questions in whose folder one stands, with programs of all kinds in it that leave a mark."""
-    folder = copied_run(tmp_path / "runs/mine")
-    lines = (folder / "responses.jsonl").read_bytes().splitlines(keepends=True)[:8]
-    asked = {orjson.loads(line)["item"] for line in lines}
-    items = (folder / "items.jsonl").read_bytes().splitlines(keepends=True)
-    (folder / "responses.jsonl").write_bytes(b"".join(lines))
-    (folder / "items.jsonl").write_bytes(b"".join(line for line in items if orjson.loads(line)["id"] in asked))
+    folder = shortened(copied_run(tmp_path / "runs/mine"), 4)
     divided_example(tmp_path / "runs", 1)
     for place in (folder, folder / "more"):
         shutil.copytree(ROOT / "prompts/simtom", place / "evil")

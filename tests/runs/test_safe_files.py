@@ -8,14 +8,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import orjson
 import pytest
 
 from tests.conftest import Endpoint, make_item
 from tests.helpers.outcomes import passes, refuses_in_a_line
+from tests.helpers.reports import run_folder
 from tomserve.content import files
 from tomserve.errors import ConfigError, ContentError
-from tomserve.items import write_items
 from tomserve.runs import journal, runfolder
 from tomserve.runs.journal import Journal, read_rows
 from tomserve.runs.runfolder import CHANGED, REPLACED, RunFolder
@@ -39,16 +38,8 @@ def victim(tmp_path: Path) -> Path:
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A run of three answered items, as it may have been downloaded."""
-    folder = tmp_path / "runs/r"
-    write_items(folder / "items.jsonl", [make_item(n) for n in range(3)])
-    strategies = {"vanilla": {"chain": False, "digest": "sha256:a"}}
-    manifest = {"schema": 1, "run": "r", "model": "tiny", "benchmark": "items", "strategies": strategies}
-    manifest |= {"complete": True, "benchmark_digest": "sha256:b", "benchmark_path": None, "sessions": []}
-    (folder / "manifest.json").write_bytes(orjson.dumps(manifest))
-    row = {"schema": 1, "turn": 0, "key": "k", "strategy": "vanilla", "status": "ok", "text": '{"answer": "tea"}'}
-    lines = (orjson.dumps({**row, "item": f"demo/{n}"}) + b"\n" for n in range(3))
-    (folder / "responses.jsonl").write_bytes(b"".join(lines))
-    return folder
+    items = [make_item(n) for n in range(3)]
+    return run_folder(tmp_path / "runs/r", {"vanilla": {item.id: {"text": "tea"} for item in items}}, items)
 
 
 def commands(endpoint: Endpoint, run: Path) -> dict[str, tuple[object, ...]]:

@@ -16,6 +16,7 @@ import pytest
 
 from tests.conftest import ROOT, make_item
 from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
+from tests.helpers.reports import run_folder
 from tomserve import benchmarks, content
 from tomserve.benchmarks import load
 from tomserve.content import cache
@@ -573,22 +574,11 @@ def test_factors_of_mixed_kinds_become_text(tmp_path: Path) -> None:
     assert frame.select("n", "x", "b").rows() == [(1.0, "1", True), (2.5, "a", None)]
 
 
-def run_folder(tmp_path: Path, *rows: dict | bytes) -> Path:
-    folder = tmp_path / "runs" / "mine"
-    folder.mkdir(parents=True)
-    items(folder)
-    strategies = {"vanilla": {"chain": False}, "cot": {"chain": True}}
-    manifest = {"schema": 1, "run": "mine", "model": "m", "benchmark": "perturbed", "strategies": strategies}
-    manifest |= {"complete": True, "benchmark_digest": "sha256:old", "benchmark_path": None}
-    (folder / "manifest.json").write_bytes(orjson.dumps(manifest))
-    lines(folder / "responses.jsonl", *rows)
-    return folder
-
-
 def test_scoring_against_todays_dataset_says_so(cli, tmp_path: Path) -> None:
     identifier = "C1/none/false_belief/reality/original"
-    row = {"turn": 0, "key": "k", "strategy": "cot", "status": "ok", "item": identifier, "text": "unknown"}
-    folder = run_folder(tmp_path, row)
+    about = {"benchmark": "perturbed", "benchmark_digest": "sha256:old", "benchmark_path": None}
+    answers = {"cot": {identifier: {"text": "unknown"}}}
+    folder = run_folder(tmp_path / "runs/mine", answers, [make_item()], "m", **about)
     done = passes(cli("score", folder, "--gold", "current", "--out", tmp_path / "now.csv"))
     assert "scored against today's perturbed (sha256:" in done.out
     assert "the run's was sha256:old" in done.out

@@ -3,10 +3,11 @@
 Time is virtual: only sleeping moves it, or what a test does whenever something is waited for.
 """
 
+import itertools
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -51,13 +52,8 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) ->
 
 
 def answers(*statuses: int, **headers: str) -> Callable[[], httpx.Response]:
-    def every() -> Iterator[httpx.Response]:
-        yield from (httpx.Response(status, headers=headers) for status in statuses)
-        while True:
-            yield httpx.Response(statuses[-1], headers=headers)
-
-    found = every()
-    return lambda: next(found)
+    every = itertools.chain(statuses, itertools.repeat(statuses[-1]))
+    return lambda: httpx.Response(next(every), headers=headers)
 
 
 def test_retry_after_is_obeyed_and_said() -> None:
