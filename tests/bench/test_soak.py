@@ -88,9 +88,9 @@ def soak(folder: Path, *options: str) -> tuple[int, str, dict[str, float]]:
 
 @pytest.mark.system
 def test_a_short_soak_finds_nothing_wrong(tmp_path: Path) -> None:
-    code, said, figures = soak(tmp_path, "--requests", "200", "--leg", "100", "--kinds", "fan-out", "two servers")
+    code, said, figures = soak(tmp_path, "--requests", "100", "--leg", "50", "--kinds", "fan-out", "two servers")
     assert figures["runs"] >= 2
-    assert figures["rows"] == 200
+    assert figures["rows"] == 100
     assert (code, {name: figures[name] for name in _ledger.FAULTS}) == (0, dict.fromkeys(_ledger.FAULTS, 0)), said
 
 

@@ -61,18 +61,17 @@ def assert_refused(done, *said: object) -> None:
     assert "AAAA" not in done.out + done.err
 
 
-@pytest.mark.parametrize("command", ["eval", "score", "analyze", "report", "compare", "runs", "newest"])
-def test_no_link_is_followed(endpoint: Endpoint, cli, run: Path, victim: Path, command: str, items_file: Path) -> None:
+def test_no_link_is_followed(endpoint: Endpoint, cli, run: Path, victim: Path, items_file: Path) -> None:
     items_file.rename(run.parent / "own.jsonl")
     (run / "responses.jsonl").rename(victim)  # a link to a file that would do: only its place is wrong
     before = victim.read_bytes()
     (run / "responses.jsonl").symlink_to(victim)
-    done = cli(*commands(endpoint, run)[command])
-    assert_refused(done, f"responses.jsonl: is a symbolic link to {victim}, which is not followed")
+    for command in commands(endpoint, run).values():
+        assert_refused(cli(*command), f"responses.jsonl: is a symbolic link to {victim}, which is not followed")
     (run / "responses.jsonl").unlink()
     os.mkfifo(run / "responses.jsonl")
-    done = cli(*commands(endpoint, run)[command])
-    assert_refused(done, f"{run / 'responses.jsonl'}: is a named pipe; expected a regular file")
+    for command in commands(endpoint, run).values():
+        assert_refused(cli(*command), f"{run / 'responses.jsonl'}: is a named pipe; expected a regular file")
     assert victim.read_bytes() == before
     assert endpoint.requests == []
 
@@ -206,35 +205,31 @@ def test_the_log_of_a_server_is_no_way_out_either(tmp_path: Path, victim: Path) 
     assert victim.read_bytes() == SECRET
 
 
-def outputs(run: Path, out: Path) -> dict[str, tuple[tuple[object, ...], Path]]:
-    """Commands that write where the user says, with the file that they write."""
+def outputs(run: Path, out: Path) -> tuple[tuple[Path, tuple[object, ...]], ...]:
+    """Files that commands write where the user says, with these commands."""
     items, responses = run / "items.jsonl", run / "responses.jsonl"
     foreign = ("score", "--responses", responses, "--items", items, "--out")
-    return {
-        "items": (("items", "items", "--path", items, "--out", out / "a.jsonl"), out / "a.jsonl"),
-        "generate": (("generate", "hitom", "--stories", 4, "--out", out / "g.jsonl"), out / "g.jsonl"),
-        "own": (("score", run, "--out", out / "a.csv"), out / "a.csv"),
-        "parquet": ((*foreign, out / "a.parquet"), out / "a.parquet"),
-        "jsonl": ((*foreign, out / "b.jsonl"), out / "b.jsonl"),
-        "tables": (("analyze", run, "--study", "accuracy", "--out", out, "--format", "csv"), out / "accuracy.csv"),
-        "report": (("report", run, "--out", out / "r.html"), out / "r.html"),
-    }
+    return (
+        (out / "a.jsonl", ("items", "items", "--path", items, "--out", out / "a.jsonl")),
+        (out / "g.jsonl", ("generate", "hitom", "--stories", 4, "--out", out / "g.jsonl")),
+        (out / "a.csv", ("score", run, "--out", out / "a.csv")),
+        (out / "a.parquet", (*foreign, out / "a.parquet")),
+        (out / "b.jsonl", (*foreign, out / "b.jsonl")),
+        (out / "accuracy.csv", ("analyze", run, "--study", "accuracy", "--out", out, "--format", "csv")),
+        (out / "r.html", ("report", run, "--out", out / "r.html")),
+    )
 
 
-OUTPUTS = ("items", "generate", "own", "parquet", "jsonl", "tables", "report")
-
-
-@pytest.mark.parametrize("which", OUTPUTS)
-def test_out_replaces_a_link_and_leaves_its_target(cli, run: Path, victim: Path, tmp_path: Path, which: str) -> None:
-    command, path = outputs(run, tmp_path / "out")[which]
-    path.parent.mkdir()
-    path.symlink_to(victim)
-    path.with_name(path.name + ".part").symlink_to(victim)
-    passes(cli(*command))
-    assert stat.S_ISREG(path.lstat().st_mode)
-    assert path.stat().st_size > 0
-    assert victim.read_bytes() == SECRET
-    assert not list(path.parent.glob(".*")), "nothing is left behind"
+def test_out_replaces_a_link_and_leaves_its_target(cli, run: Path, victim: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    for path, command in outputs(run, tmp_path / "out"):
+        path.symlink_to(victim)
+        path.with_name(path.name + ".part").symlink_to(victim)
+        passes(cli(*command))
+        assert stat.S_ISREG(path.lstat().st_mode)
+        assert path.stat().st_size > 0
+        assert victim.read_bytes() == SECRET
+        assert not list(path.parent.glob(".*")), "nothing is left behind"
 
 
 def test_an_open_stream_goes_on_where_it_stands(cli, run: Path, tmp_path: Path) -> None:

@@ -63,11 +63,11 @@ def test_eval_uses_the_preset_that_was_derived_of_a_folder(tmp_path: Path, forge
         assert until(lambda: ready(record) or process.poll() is not None)
         assert process.poll() is None, log.read_text()[-3000:]
         for thinking in (str(BUDGET), "off"):
-            arguments = ["--model", str(model), "--run", thinking, "--limit", "4", "--thinking", thinking]
+            arguments = ["--model", str(model), "--run", thinking, "--limit", "2", "--thinking", thinking]
             done = tomserve(runs, "eval", *arguments, "--no-report")
             assert done.returncode == 0, done.stderr
             rows = journal(runs / thinking)
-            assert len(rows) == 8
+            assert len(rows) == 4
             assert {row["status"] for row in rows} == {"ok"}
             assert all(bool(row["reasoning"]) == (thinking != "off") for row in rows)
     finally:
