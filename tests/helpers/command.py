@@ -55,7 +55,7 @@ def group_of(pid: int) -> list[int]:
     return found
 
 
-def journal(run: Path) -> list[dict[str, Any]]:
-    """The rows of a run as far as they are written."""
-    path = run / "responses.jsonl"
+def journal(run: Path, name: str = "responses.jsonl") -> list[dict[str, Any]]:
+    """The rows of a run, or of another of its journals, as far as they are written."""
+    path = run / name
     return [orjson.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []

@@ -16,6 +16,7 @@ import pytest
 from aiohttp import web
 
 from tests.conftest import Endpoint, Outcome, completion, fill, make_item
+from tests.helpers.command import journal
 from tomserve.benchmarks import load
 from tomserve.errors import ContentError
 from tomserve.prompting.persons import find_people, people_of
@@ -190,10 +191,6 @@ def test_a_strange_question_takes_no_long_time(text: str) -> None:
 Ask = Callable[..., Outcome]
 
 
-def rows(tmp_path: Path, run: str) -> list[dict[str, Any]]:
-    return [orjson.loads(line) for line in (tmp_path / "runs" / run / "responses.jsonl").read_bytes().splitlines()]
-
-
 @pytest.fixture
 def ask(endpoint: Endpoint, cli: Ask, items_file: Path) -> Ask:
     """Ask two questions of an endpoint that serves qwen3-8b and thinks when it is told to."""
@@ -218,7 +215,7 @@ def test_thinking_is_kept_apart_and_is_another_run_when_off(endpoint: Endpoint, 
         plain = 1024 if "step by step" in body["messages"][0]["content"] else 256
         told = [body[name] for name in ("thinking_token_budget", "max_tokens", "stop")]
         assert told == [4096, plain + 4096, ["<|im_end|>"]]
-    found = rows(tmp_path, "items-qwen3-8b")
+    found = journal(tmp_path / "runs/items-qwen3-8b")
     assert {(row["reasoning"], row["status"], "Let me" in row["text"]) for row in found} == {
         ("Let me see.", "ok", False)
     }
@@ -228,7 +225,7 @@ def test_thinking_is_kept_apart_and_is_another_run_when_off(endpoint: Endpoint, 
         assert body["chat_template_kwargs"] == {"enable_thinking": False}
         assert "thinking_token_budget" not in body
         assert body["max_tokens"] <= 1024
-    assert {row["reasoning"] for row in rows(tmp_path, "items-qwen3-8b-thinking-off")} == {None}
+    assert {row["reasoning"] for row in journal(tmp_path / "runs/items-qwen3-8b-thinking-off")} == {None}
     mixed = ask("--thinking", "off", "--run", "items-qwen3-8b")
     assert (mixed.code, "sampling" in mixed.err) == (2, True)
     endpoint.requests.clear()
@@ -273,6 +270,6 @@ def test_a_thought_that_fills_the_reply_is_no_answer(endpoint: Endpoint, ask: As
         completion(None, body["model"], finish="length", reasoning="so ...") if number else None
     )
     assert ask().code == 1  # an outcome, not a failure of transport, but no reply holds an answer
-    assert {row["status"] for row in rows(tmp_path, "items-gpt-oss-20b")} == {"length"}
+    assert {row["status"] for row in journal(tmp_path / "runs/items-gpt-oss-20b")} == {"length"}
     assert endpoint.requests[0]["reasoning_effort"] == "medium"
     assert "thinking_token_budget" not in endpoint.requests[0]

@@ -16,12 +16,13 @@ import pytest
 import tomserve
 from tests.conftest import Endpoint, completion, make_item
 from tests.helpers.asking import FAST, page
+from tests.helpers.command import journal
 from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
 from tests.helpers.talking import conversing, write_strategy
 from tomserve.engine.request import Identity
 from tomserve.items import write_items
 from tomserve.runs import planning
-from tomserve.runs.journal import Journal, read_rows
+from tomserve.runs.journal import Journal
 from tomserve.runs.progress import Stop
 
 ITEMS = 4
@@ -44,12 +45,8 @@ def job(folder: Path, endpoint: Endpoint, *strategies: str, **options: object) -
     return ("eval", "--benchmark", "items", *where, *named, *more)
 
 
-def rows(folder: Path, name: str = "responses.jsonl") -> list[dict]:
-    return [row for _, row in read_rows(folder / "runs/r" / name)]
-
-
 def closed(folder: Path) -> Counter[tuple[str, str]]:
-    return Counter((row["item"], row["strategy"]) for row in rows(folder) if "closes" in row)
+    return Counter((row["item"], row["strategy"]) for row in journal(folder / "runs/r") if "closes" in row)
 
 
 def test_a_run_asks_scores_and_has_nothing_left(folder: Path, endpoint: Endpoint, cli) -> None:
@@ -84,13 +81,13 @@ def test_an_interrupted_run_sends_no_follow_up_and_goes_on(
     endpoint.script = interrupting
     stopped = cli(*job(folder, endpoint, limit=1, concurrency=1))
     assert stopped.code == 130, stopped.err
-    assert len(endpoint.requests) == len(rows(folder)) == after
+    assert len(endpoint.requests) == len(journal(folder / "runs/r")) == after
     finished = after in (2, 9)
     assert tomserve.Run.open("r").failures == ({} if finished else {"unfinished": 1})
     endpoint.script = lambda body, n: None
     assert cli(*job(folder, endpoint, limit=1, concurrency=1)).code == 0
     assert len(endpoint.requests) == 9
-    assert closed(folder) == {(rows(folder)[0]["item"], name): 1 for name in ("two", "fan")}
+    assert closed(folder) == {(journal(folder / "runs/r")[0]["item"], name): 1 for name in ("two", "fan")}
     assert tomserve.Run.open("r").failures == {}
 
 
@@ -121,10 +118,10 @@ def test_the_noise_check_holds_conversations_again(folder: Path, endpoint: Endpo
 
     endpoint.script = changing
     passes(cli(*job(folder, endpoint, noise_check=1, concurrency=4)))
-    noise = rows(folder, "noise.jsonl")
+    noise = journal(folder / "runs/r", "noise.jsonl")
     assert Counter(row["concurrency"] for row in noise) == {1: ITEMS * 9, 64: ITEMS * 9}
     assert sum("closes" in row for row in noise) == 2 * 2 * ITEMS
-    first = {(row["item"], row["strategy"], row["turn"]): row["key"] for row in rows(folder)}
+    first = {(row["item"], row["strategy"], row["turn"]): row["key"] for row in journal(folder / "runs/r")}
     assert any(row["key"] != first[row["item"], row["strategy"], row["turn"]] for row in noise), "a later turn's"
     scores = tomserve.load_scores("r")
     assert [list(found) for found in scores["noise_compared"]] == [[1, 64]] * 2 * ITEMS
@@ -158,8 +155,7 @@ def program_job(folder: Path, endpoint: Endpoint, program: str) -> tuple[object,
 
 def row_states(folder: Path) -> list[tuple[int, str, int | None]]:
     """Turn, status and `closes` of each row of the run."""
-    found = (row for _, row in read_rows(folder / "runs/r/responses.jsonl"))
-    return [(row["turn"], row["status"], row.get("closes")) for row in found]
+    return [(row["turn"], row["status"], row.get("closes")) for row in journal(folder / "runs/r")]
 
 
 NONSENSE = {

@@ -20,7 +20,7 @@ from aiohttp import web
 from tenacity import wait_fixed
 
 from tests.conftest import Endpoint, make_item
-from tests.helpers.command import TOMSERVE, environment
+from tests.helpers.command import TOMSERVE, environment, journal
 from tests.helpers.outcomes import refuses
 from tests.helpers.talking import conversing
 from tomserve.engine.retry import RetryPolicy
@@ -176,7 +176,7 @@ def test_an_evaluation_goes_on_without_standard_output(asking, tmp_path: Path, s
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("standard output cannot be written any more") == ("2>&-" not in streams)
     assert "Traceback" not in done.stderr
-    assert len(rows(tmp_path)) == 20
+    assert len(journal(tmp_path / "runs/r")) == 20
     assert (tmp_path / "runs/r/.lock").read_text().strip().isdigit()
 
 
@@ -196,11 +196,8 @@ def test_nohup_is_respected(tmp_path: Path) -> None:
 
 def final(tmp_path: Path) -> Counter[tuple[str, str, int]]:
     """How often each turn of each conversation has a final row."""
-    return Counter((row["item"], row["strategy"], row["turn"]) for row in rows(tmp_path) if row["status"] == "ok")
-
-
-def rows(tmp_path: Path) -> list[dict]:
-    return [row for _, row in read_rows(tmp_path / "runs/r/responses.jsonl")]
+    rows = journal(tmp_path / "runs/r")
+    return Counter((row["item"], row["strategy"], row["turn"]) for row in rows if row["status"] == "ok")
 
 
 @pytest.mark.system
@@ -230,13 +227,13 @@ def test_kill_9_at_random_moments(endpoint: Endpoint, tmp_path: Path, cli) -> No
     assert subprocess.run(command, check=False, stdout=-3).returncode == 0, "and the lock of the dead is taken over"
     counts = final(tmp_path)
     assert (len(counts), set(counts.values())) == (items * (1 + 2 + 7), {1})
-    closed = Counter((row["item"], row["strategy"]) for row in rows(tmp_path) if "closes" in row)
+    closed = Counter((row["item"], row["strategy"]) for row in journal(tmp_path / "runs/r") if "closes" in row)
     assert closed == {(f"demo/{number}", name): 1 for number in range(items) for name in ("two", "fan")}
     assert len(endpoint.requests) <= items * 10 + 3 * 4, "at most what was in flight is asked again"
 
 
 @pytest.mark.system
-def test_a_server_that_stays_away_ends_the_run_resumably(endpoint: Endpoint, cli, asking, tmp_path, monkeypatch) -> None:
+def test_a_server_that_stays_away_ends_the_run_resumably(endpoint, cli, asking, tmp_path: Path, monkeypatch) -> None:
     impatient = functools.partial(planning.EvalOptions, policy=RetryPolicy(lost_after=0.5, wait=wait_fixed(0.2)))
     monkeypatch.setattr(planning, "EvalOptions", impatient)
     command = (*asking, "--concurrency", 4)

@@ -15,6 +15,7 @@ from aiohttp import web
 import tomserve
 from tests.conftest import ROOT, Answer, Endpoint, completion, make_item, running
 from tests.helpers.asking import ask, request, row, rows
+from tests.helpers.command import journal
 from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
 from tomserve.engine.redact import LONGEST_NAME
 from tomserve.engine.retry import MOST, ModelGuard
@@ -24,7 +25,7 @@ from tomserve.prompting.strategy import Strategy
 from tomserve.runs.conversations import Questions
 from tomserve.runs.evaluation import refuse_other_letters
 from tomserve.runs.item_store import ItemStore
-from tomserve.runs.journal import Journal, read_rows
+from tomserve.runs.journal import Journal
 from tomserve.runs.open_again import OpenAgain, parse_statuses
 from tomserve.serving import provenance
 from tomserve.serving.endpoint import ServerWatch
@@ -40,10 +41,6 @@ def manifest(tmp_path: Path) -> dict[str, Any]:
     return orjson.loads((folder(tmp_path) / "manifest.json").read_bytes())
 
 
-def journal(tmp_path: Path) -> list[dict[str, Any]]:
-    return [orjson.loads(line) for line in (folder(tmp_path) / "responses.jsonl").read_bytes().splitlines()]
-
-
 def named(*names: str | None) -> Answer:
     """The n-th reply comes from the n-th of these models, all further ones from the last."""
     return lambda body, n: completion(TEA, names[min(n, len(names)) - 1])
@@ -57,7 +54,7 @@ def test_sessions_and_rows_say_who_answered(endpoint: Endpoint, cli, asking, tmp
     assert {name: session[name] for name in told} == told
     assert (session["answers"], session["served_models"]) == (20, ["tiny-2024-08"])
     assert "changes" not in session
-    assert {row["served_model"] for row in journal(tmp_path)} == {"tiny-2024-08"}
+    assert {row["served_model"] for row in journal(folder(tmp_path))} == {"tiny-2024-08"}
 
 
 CHANGED = {"root": ("org/tiny", "org/other"), "version": ("0.31.0", "0.32.0"), "max_model_len": (4096, 2048)}
@@ -95,14 +92,14 @@ def test_another_model_in_mid_run_stops_it(endpoint: Endpoint, cli, asking, tmp_
     refuses_in_a_line(
         cli(*asking), f"{endpoint.url}: a reply names the model 'new' where earlier ones named 'old'", "--accept-change"
     )
-    kept = journal(tmp_path)
+    kept = journal(folder(tmp_path))
     assert 0 < len(kept) <= 7
     assert {row["served_model"] for row in kept} == {"old"}, "the reply of the other model is not kept"
     assert manifest(tmp_path)["sessions"][0]["answers"] == len(kept)
     again = cli(*asking)
-    assert (again.code, len(journal(tmp_path))) == (2, len(kept)), "nor is it on resume"
+    assert (again.code, len(journal(folder(tmp_path)))) == (2, len(kept)), "nor is it on resume"
     passes(cli(*asking, "--accept-change"))
-    assert len(journal(tmp_path)) == 20
+    assert len(journal(folder(tmp_path))) == 20
     last = manifest(tmp_path)["sessions"][-1]
     assert last["served_models"] == ["new"]
     (change,) = last["changes"]
@@ -132,7 +129,7 @@ def test_a_hostile_name_is_short_without_the_key_and_harmless_on_a_terminal(
         assert "sk-secret" not in text
     for name in ("responses.jsonl", "manifest.json", "log.txt"):
         assert "sk-sec" not in (folder(tmp_path) / name).read_text()
-    assert max(len(row["served_model"]) for row in journal(tmp_path)) == LONGEST_NAME
+    assert max(len(row["served_model"]) for row in journal(folder(tmp_path))) == LONGEST_NAME
 
 
 def test_a_server_that_makes_up_names_fills_no_memory() -> None:
@@ -179,7 +176,7 @@ def test_a_server_that_is_exchanged_in_mid_run_is_noticed(
     refuses_in_a_line(
         cli(*asking, "--concurrency", 1), f"{endpoint.url}: another server answers since", "root was a, now it is b"
     )
-    kept = len(journal(tmp_path))
+    kept = len(journal(folder(tmp_path)))
     assert 9 <= kept <= 20
     (session,) = manifest(tmp_path)["sessions"]
     assert [(change["now"], change["accepted"]) for change in session["changes"]] == [("b", False)]
@@ -406,7 +403,7 @@ def weighed(endpoint: Endpoint, **options: Any) -> tomserve.Run:
 def test_the_likeliest_option_is_scored_and_its_tokens_are_kept(endpoint: Endpoint) -> None:
     endpoint.script = weighing
     run = weighed(endpoint)
-    found = [row for _, row in read_rows(run.folder / "responses.jsonl")]
+    found = journal(run.folder)
     assert len(found) == len(endpoint.requests) == 9
     closing = [row for row in found if "closes" in row]
     assert [(row["closes"], row["conclusion"]) for row in closing] == [(3, '{"answer": "salt"}')] * 3
@@ -449,8 +446,7 @@ def test_one_that_stops_sending_them_later_ends_the_run_and_keeps_what_came(endp
     endpoint.script = lambda body, number: weighing(body, number) if number != 5 else completion(".")
     with pytest.raises(ServerError, match="sends no log-probabilities of the prompt"):
         weighed(endpoint, concurrency=1)
-    rows = [row for _, row in read_rows(tomserve.Run.open("f").folder / "responses.jsonl")]
-    assert len(rows) == 6
+    assert len(journal(tomserve.Run.open("f").folder)) == 6
 
 
 def test_letters_that_would_be_misread_are_refused_without_a_folder(

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from tests.conftest import Endpoint, completion, make_item, running
 from tests.helpers.asking import FAST
+from tests.helpers.command import journal
 from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
 from tests.helpers.reports import run_folder
 from tests.helpers.rewriters import BOTH, CONDENSED, ITEM, PARAPHRASED, STORY, Script, asked, asking, reply, rewriter
@@ -23,7 +24,6 @@ from tomserve.errors import ConfigError
 from tomserve.items import Item, read_items, write_items
 from tomserve.runs import grader
 from tomserve.runs.grader import BEGINNING, END, ReadingOutcome, excerpt, find_reader, make_reader_item
-from tomserve.runs.journal import read_rows
 from tomserve.runs.rewriter import REWRITER, VERIFIER, RewritingReport, rewriting_journal, write_variants
 from tomserve.runs.scores import scores_of
 from tomserve.scoring.grades import GradeFiles, GraderChoices, digest_question
@@ -59,10 +59,6 @@ def careful(body: dict[str, Any], n: int) -> dict[str, Any]:
     return took("salt" if "salt" in text else "none" if "number 4" in text else "tea")
 
 
-def rows(folder: Path) -> list[dict[str, Any]]:
-    return [row for _, row in read_rows(folder / "reader.jsonl")]
-
-
 def test_what_the_rules_cannot_read_goes_to_the_model(endpoint: Endpoint, cli, run: Path) -> None:
     endpoint.script = careful
     before = scores_of(run)
@@ -87,7 +83,7 @@ def test_what_the_rules_cannot_read_goes_to_the_model(endpoint: Endpoint, cli, r
     assert number >= 4, "what is unread comes before the sample"
     assert ITEMS[number].question in prompt
     assert not any(sentence in prompt for sentence in ITEMS[number].story), "the reader does not answer the question"
-    first = next(row for row in rows(run) if row["of_item"] == "demo/4")
+    first = next(row for row in journal(run, "reader.jsonl") if row["of_item"] == "demo/4")
     assert (first["of_strategy"], first["rules"], first["text"]) == ("vanilla", None, '{"choice":"none"}')
     record = orjson.loads((run / "reader.json").read_bytes())
     assert (record["model"], record["sample"]["replies"], record["sample"]["alike"]) == ("tiny", 4, 4)

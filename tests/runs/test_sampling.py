@@ -10,13 +10,13 @@ import pytest
 
 import tomserve
 from tests.conftest import Endpoint, completion, make_item
+from tests.helpers.command import journal
 from tests.helpers.outcomes import passes
 from tests.helpers.talking import write_strategy
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.items import write_items
 from tomserve.prompting.conversation import Turn
-from tomserve.runs.journal import read_rows
 
 ITEMS = [make_item(number) for number in range(4)]
 BY_SEED = {5: "salt", 6: "tea", 7: "tea"}
@@ -36,15 +36,11 @@ def asked(endpoint: Endpoint, **options: Any) -> tomserve.Run:
     return tomserve.ask(ITEMS, given.pop("strategies", "vanilla"), **given)
 
 
-def rows(run: tomserve.Run, name: str = "responses.jsonl") -> list[dict[str, Any]]:
-    return [row for _, row in read_rows(run.folder / name)]
-
-
 def test_each_sample_has_the_next_seed_and_a_row_of_its_own(endpoint: Endpoint) -> None:
     run = asked(endpoint)
     assert {body["temperature"] for body in endpoint.requests} == {0.7}
     assert Counter(body["seed"] for body in endpoint.requests) == {5: 4, 6: 4, 7: 4}
-    found = rows(run)
+    found = journal(run.folder)
     assert Counter((row["item"], row.get("sample")) for row in found) == {
         (item.id, sample): 1 for item in ITEMS for sample in (None, 1, 2)
     }
@@ -63,7 +59,7 @@ def test_a_greedy_run_is_as_it_always_was(endpoint: Endpoint) -> None:
     assert {(type(body["temperature"]), body["temperature"], body["seed"]) for body in endpoint.requests} == {
         (float, 0.0, 0)
     }
-    assert all("sample" not in row for row in rows(run))
+    assert all("sample" not in row for row in journal(run.folder))
     assert run.manifest.sampling == {"temperature": 0.0, "seed": 0}
     assert "samples" not in run.scores().columns
 
@@ -137,7 +133,7 @@ def test_samples_of_a_strategy_with_a_temperature_of_0_are_refused(endpoint: End
 def test_every_sample_of_a_strategy_of_two_turns_is_a_conversation(endpoint: Endpoint, tmp_path: Path) -> None:
     two = write_strategy(tmp_path / "two", 2)
     run = asked(endpoint, strategies=two)
-    found = rows(run)
+    found = journal(run.folder)
     assert Counter((row["turn"], row.get("sample", 0)) for row in found) == {
         (turn, sample): 4 for turn in (0, 1) for sample in (0, 1, 2)
     }
@@ -145,9 +141,9 @@ def test_every_sample_of_a_strategy_of_two_turns_is_a_conversation(endpoint: End
     second = [body["messages"][-1]["content"] for body in endpoint.requests if body["seed"] == 7][-1]
     assert run.scores().select("answer", "samples", "samples_right").unique().rows() == [("tea", 3, 2)]
     assert '{"answer": "tea"}' in second  # it continues what this sample said, not another one
-    journal = run.folder / "responses.jsonl"
+    path = run.folder / "responses.jsonl"
     kept = [row for row in found if not (row["item"] == "demo/1" and row.get("sample") == 2 and row["turn"] == 1)]
-    journal.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in kept))
+    path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in kept))
     endpoint.requests.clear()
     assert asked(endpoint, strategies=two).manifest.complete
     assert [body["seed"] for body in endpoint.requests] == [7]
@@ -155,7 +151,7 @@ def test_every_sample_of_a_strategy_of_two_turns_is_a_conversation(endpoint: End
 
 def test_the_noise_check_asks_every_sample_again_and_compares_the_scored_one(endpoint: Endpoint) -> None:
     run = asked(endpoint, noise_check=0.5)
-    again = rows(run, "noise.jsonl")
+    again = journal(run.folder, "noise.jsonl")
     assert Counter((row["concurrency"], row.get("sample", 0)) for row in again) == {
         (level, sample): 2 for level in {row["concurrency"] for row in again} for sample in (0, 1, 2)
     }
@@ -180,7 +176,7 @@ def test_equal_prompts_share_the_reply_of_the_same_sample(endpoint: Endpoint) ->
     endpoint.script = by_seed
     run = tomserve.ask(twins, "vanilla", temperature=1, seed=5, repeats=3, base_url=endpoint.url, run="t")
     assert len(endpoint.requests) == 3
-    assert Counter((row["item"], row.get("sample", 0)) for row in rows(run)) == {
+    assert Counter((row["item"], row.get("sample", 0)) for row in journal(run.folder)) == {
         (name, sample): 1 for name in "ab" for sample in (0, 1, 2)
     }
     assert run.scores()["samples_right"].to_list() == [2, 2]
