@@ -21,7 +21,7 @@ from tenacity import wait_fixed
 
 from tests.conftest import Endpoint, make_item
 from tests.helpers.asking import request, rows
-from tests.helpers.hostile import ANSWER, ANSWERED, NO_ANSWER, Answering, Behaviour, Hostile, completion, response
+from tests.helpers.hostile import ANSWER, ANSWERED, NO_ANSWER, Answering, Behaviour, Hostile, completion, response, sent
 from tests.helpers.outcomes import passes, refuses_in_a_line
 from tests.helpers.virtual import Scripted, virtually
 from tomserve.engine.rate_limits import Room, announced_room, asked_wait, parse_reset, parse_retry_after
@@ -39,20 +39,11 @@ from tomserve.serving.probe import MOST_BYTES, Probe, is_healthy
 from tomserve.status import CONNECTION, MALFORMED, OK, TIMEOUT
 
 KEY = "sk-0123456789"
-BODY = b'{"model":"tiny","messages":[{"role":"user","content":"hi"}],"max_tokens":1}'
 BUFFERS = 32 * 2**20
 """Bytes that may lie between a client that reads no more and a server that still writes."""
 HASTY, PATIENT = Timeouts(connect=30, total=0.5), Timeouts(connect=30, total=60)
 
 every_transport = pytest.mark.parametrize("name", TRANSPORTS)
-
-
-async def sent(name: str, url: str, timeouts: Timeouts = PATIENT, times: int = 1) -> list[Reply]:
-    client = make_transport(name, KEY, timeouts)
-    try:
-        return [await client.send(url, BODY) for _ in range(times)]
-    finally:
-        await client.close()
 
 
 def sent_to_all(name: str, behaviours: Mapping[str, Behaviour]) -> tuple[dict[str, Reply], dict[str, int]]:
@@ -625,15 +616,7 @@ def test_every_transport_reads_them(name: str, endpoint: Endpoint) -> None:
 
     endpoint.script = script
 
-    async def go() -> tuple[Reply, Reply]:
-        transport = make_transport(name, None, Timeouts(total=60))
-        try:
-            body = request(0).body
-            return await transport.send(endpoint.url, body), await transport.send(endpoint.url, body)
-        finally:
-            await transport.close()
-
-    taken, refused = asyncio.run(go())
+    taken, refused = asyncio.run(sent(name, endpoint.url, times=2, body=request(0).body))
     assert (taken.status, taken.room) == ("ok", Room(3, 7.0))
     assert (refused.status, refused.retry_after) == ("http_429", 7.0)
 

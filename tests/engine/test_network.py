@@ -13,16 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.hostile import ANSWER, Hostile, response
+from tests.helpers.hostile import ANSWER, KEY, Hostile, response, sent
 from tomserve.engine import network
 from tomserve.engine.network import Proxy, is_loopback, is_this_machine, proxy_for
-from tomserve.engine.transport import Timeouts
-from tomserve.engine.transports import TRANSPORTS, make_transport
+from tomserve.engine.transports import TRANSPORTS
 from tomserve.errors import ConfigError, ServerError
 from tomserve.serving.probe import Probe
 
-KEY = "sk-0123456789"
-BODY = b'{"model":"tiny","messages":[{"role":"user","content":"hi"}],"max_tokens":1}'
 NAMES = tuple(f"{kind}_{end}" for kind in ("HTTP", "HTTPS", "ALL", "NO") for end in ("PROXY",))
 
 
@@ -89,15 +86,11 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 
 
 def by_transport(name: str) -> Callable[[str], str]:
-    async def go(url: str) -> str:
-        client = make_transport(name, KEY, Timeouts(connect=60, total=60))
-        try:
-            reply = await client.send(url, BODY)
-            return reply.text or f"{reply.status}: {reply.error}"
-        finally:
-            await client.close()
+    def ask(url: str) -> str:
+        (reply,) = asyncio.run(sent(name, url))
+        return reply.text or f"{reply.status}: {reply.error}"
 
-    return lambda url: asyncio.run(go(url))
+    return ask
 
 
 def before_a_run(url: str) -> str:

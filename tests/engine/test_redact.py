@@ -13,11 +13,11 @@ import pytest
 from aiohttp import web
 
 from tests.conftest import Endpoint, completion
-from tests.helpers.asking import page
-from tests.helpers.hostile import Hostile
+from tests.helpers.asking import page, request
+from tests.helpers.hostile import Hostile, sent
 from tomserve.engine.redact import LEAST, LONGEST_ERROR, Redactor, clean_text
-from tomserve.engine.transport import Reply, Timeouts, redact_reply
-from tomserve.engine.transports import TRANSPORTS, make_transport
+from tomserve.engine.transport import Reply, redact_reply
+from tomserve.engine.transports import TRANSPORTS
 from tomserve.errors import ServerError
 from tomserve.serving.probe import send_request
 
@@ -104,15 +104,7 @@ def test_no_transport_hands_the_key_on(name: str, endpoint: Endpoint) -> None:
         else page(400, json.dumps({"error": {"message": f"{'x' * 490}{PLAIN}"}}))
     )
 
-    async def go() -> list[Reply]:
-        client = make_transport(name, PLAIN, Timeouts(total=60))
-        try:
-            body = orjson.dumps({"model": "tiny", "messages": [{"role": "user", "content": "?"}], "max_tokens": 1})
-            return [await client.send(endpoint.url, body) for _ in range(2)]
-        finally:
-            await client.close()
-
-    first, second = asyncio.run(go())
+    first, second = asyncio.run(sent(name, endpoint.url, times=2, key=PLAIN, body=request(0).body))
     assert (first.text, first.reasoning, first.finish_reason) == ("a *** b", "Bearer ***", "stop ***")
     assert (first.model, first.masked) == ("***", True)
     assert second.error == "x" * 490 + "***"

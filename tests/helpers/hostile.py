@@ -1,5 +1,6 @@
 """A server below HTTP that says the same hostile thing to every request, and counts what it could say."""
 
+import asyncio
 import contextlib
 import gzip
 import itertools
@@ -14,12 +15,27 @@ from typing import Self
 
 import orjson
 
-from tomserve.engine.transport import MAX_BODY
+from tomserve.engine.transport import MAX_BODY, Reply, Timeouts
+from tomserve.engine.transports import make_transport
 from tomserve.status import CONNECTION, LENGTH, MALFORMED, OK, REFUSAL, TIMEOUT
 
 Piece = bytes | Callable[[socket.socket], object]
 """Bytes to send, or something to do with the connection."""
 Saying = Callable[[], Iterable[Piece]]
+
+KEY = "sk-0123456789"
+BODY = b'{"model":"tiny","messages":[{"role":"user","content":"hi"}],"max_tokens":1}'
+
+
+async def sent(
+    name: str, url: str, timeouts: Timeouts | None = None, *, times: int = 1, key: str = KEY, body: bytes = BODY
+) -> list[Reply]:
+    """What the transport of that name makes of the replies to so many requests, one after the other."""
+    client = make_transport(name, key, timeouts or Timeouts(connect=30, total=60))
+    try:
+        return [await client.send(url, body) for _ in range(times)]
+    finally:
+        await client.close()
 
 
 class Hostile:

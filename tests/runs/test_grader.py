@@ -367,10 +367,7 @@ def edited(place: int, sentence: str) -> tuple[str, ...]:
 OTHERWISE = (
     (edited(4, "Noor sees that the power is off."), "the negations are others"),
     (edited(1, "For the market, Noor would like to make 4 loaves of rye bread."), "the numbers are others"),
-    (edited(0, "In a small town in Chile, Noor works as a cook."), "the names are others"),
-    (edited(3, STORY[3]), "nothing or not everything was changed"),
     (PARAPHRASED[:4], "the number of sentences is another"),
-    (edited(3, "The power fails " * 100), "the length is not what it should be"),
     (edited(3, " "), "the reply is no list of sentences"),
     (edited(3, "The power\x00 fails."), "the reply is no list of sentences"),
 )
