@@ -157,19 +157,6 @@ def test_the_turns_of_a_conversation_are_made_again_from_its_replies(
     assert checked(run, wanted)["prompts"].holds is False
 
 
-def test_nothing_of_a_run_folder_says_where_to_look_for_a_program(run: Path, tmp_path: Path) -> None:
-    strategy = write_strategy(tmp_path / "evil", 1, f"open({str(tmp_path / 'ran')!r}, 'w')\n{FAN_OUT}")
-    manifest = orjson.loads((run / "manifest.json").read_bytes())
-    manifest |= {"benchmark": str(tmp_path / "evil/program.py"), "content": {"cot": str(strategy)}}
-    (run / "manifest.json").write_bytes(orjson.dumps(manifest))
-    assert checked(run)["questions"].holds is None
-    manifest["strategies"][str(strategy)] = manifest["strategies"].pop("cot")
-    (run / "manifest.json").write_bytes(orjson.dumps(manifest))
-    with pytest.raises(ConfigError, match="is no name of a strategy"):
-        checked(run)
-    assert not (tmp_path / "ran").exists()
-
-
 def test_a_measured_table_is_known_by_its_digest(tmp_path: Path) -> None:
     folder = tmp_path / "inside"
     shutil.copytree(ROOT / "runs/functional-example/inside", folder)
