@@ -89,9 +89,10 @@ class Simulated:
 
 @dataclass
 class Outcome(SilentObserver):
-    """The figures of a run under load. limits: pairs of the second and the concurrency limit at that time."""
+    """The figures of a run under load. answers: the seconds at which they came. limits: pairs of the second and the
+    concurrency limit at that time."""
 
-    answers: list[tuple[float, float]] = field(default_factory=list)
+    answers: list[float] = field(default_factory=list)
     lost: int = 0
     error: BaseException | None = None
     refused: int = 0
@@ -100,16 +101,16 @@ class Outcome(SilentObserver):
 
     def row(self, row: dict[str, Any]) -> None:
         if row["status"] == "ok":
-            self.answers.append((self.clock(), row["usage"]["completion"]))
+            self.answers.append(self.clock())
         else:
             self.lost += 1
 
     def status(self, status: RunStatus) -> None:
         self.limits.append((self.clock(), status.limit))
 
-    def rate(self, begin: float, end: float, tokens: bool = False) -> float:
-        """How many answers, or tokens of answers, came a second."""
-        return sum(work if tokens else 1.0 for at, work in self.answers if begin <= at < end) / (end - begin)
+    def rate(self, begin: float, end: float) -> float:
+        """How many answers came a second."""
+        return sum(begin <= at < end for at in self.answers) / (end - begin)
 
 
 class VirtualRunner(Runner):
