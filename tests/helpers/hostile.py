@@ -1,6 +1,5 @@
 """A server below HTTP that says the same hostile thing to every request, and counts what it could say."""
 
-import asyncio
 import contextlib
 import gzip
 import itertools

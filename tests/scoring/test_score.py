@@ -27,6 +27,7 @@ from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.scoring.score import COLUMNS, SAMPLED, score_row
 from tomserve.scoring.table import read_table, write_score_table, write_scores
 
+
 def response(text: str | None, status: str = "ok", **more) -> dict:
     return {"item": "demo/1", "strategy": "cot", "turn": 0, "status": status, "text": text, "error": None, **more}
 
