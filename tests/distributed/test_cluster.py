@@ -79,8 +79,8 @@ def test_no_cluster_is_asked_where_somebody_else_has_written_the_record(
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     more: tuple[dict[str, Any], ...] = ({}, {"seal": "0" * 64}, {"ours": True})
-    for record, forged in itertools.product(RECORDS, more):
-        whole = {"schema": 1, "time": "2026-11-24T00:00:00+00:00", "parts": [0], **record}
+    for number, (record, forged) in enumerate(itertools.product(RECORDS, more)):
+        whole = {"schema": 1, "time": f"2026-11-24T00:00:0{number}+00:00", "parts": [0], **record}
         (folder / "job.json").write_text(json.dumps(whole | forged))
         done = cli("status", "mine")
         assert (done.code, "job.json was written by somebody else" in done.err) == (3, True)
