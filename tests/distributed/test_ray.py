@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections import Counter
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -155,6 +155,8 @@ def _ended(mark: str, seconds: float = 60.0) -> dict[int, str]:
 
 
 pytestmark = pytest.mark.timeout(300)
+LONG = 120.0
+"""Seconds after which something that is waited for is taken not to come."""
 
 
 @pytest.fixture(scope="module")
@@ -166,11 +168,22 @@ def nodes() -> Iterator[RayNodes]:
         yield found
 
 
+def eventually(what: Callable[[], Any]) -> Any:
+    until = time.monotonic() + LONG
+    while not (found := what()):
+        assert time.monotonic() < until, f"it has not come about within {LONG:.0f} s"
+        time.sleep(0.1)
+    return found
+
+
 def divided(cli: Cli, endpoint: Endpoint, name: str, limit: int = 24, parts: int = 4) -> Path:
     """An evaluation in parts, asked by the scripted endpoint."""
-    asked = ("--benchmark", "perturbed", "--limit", limit, "--strategy", "vanilla", "--base-url", endpoint.url)
-    passes(cli("shard", "--run", name, "--parts", parts, *asked, "--quiet"))
+    passes(cli("shard", "--run", name, "--parts", parts, *asked(endpoint, limit), "--quiet"))
     return find_folder(name)
+
+
+def asked(endpoint: Endpoint, limit: int) -> tuple[str, ...]:
+    return ("--benchmark", "perturbed", "--limit", str(limit), "--strategy", "vanilla", "--base-url", endpoint.url)
 
 
 def submit(cli: Cli, nodes: RayNodes, name: str, *more: str) -> Job:
@@ -186,6 +199,11 @@ def count(job: Job, *ones: str) -> int:
     return sum(task.state in ones for task in rays.Ray().states(job).values())
 
 
+def keyed(folder: Path) -> dict[tuple[str, str], tuple[str, str]]:
+    rows = (row for _, row in read_rows(folder / "responses.jsonl"))
+    return {(row["item"], row["strategy"]): (row["key"], row["text"]) for row in rows}
+
+
 @pytest.mark.system
 @pytest.mark.timeout(900)  # nodes are started one after the other, each in half a minute on a busy machine
 def test_cancelled_and_handed_over_again_and_a_node_dies_while_it_asks(
@@ -196,7 +214,7 @@ def test_cancelled_and_handed_over_again_and_a_node_dies_while_it_asks(
     folder = divided(cli, endpoint, "mine", 600, parts=3)
     endpoint.hold = lambda body: len(endpoint.requests) > 20
     job = submit(cli, nodes, "mine")
-    assert until(lambda: len(endpoint.requests) > 20)
+    eventually(lambda: len(endpoint.requests) > 20)
     refuses(cli("submit", "ray", "mine", "--address", nodes.address), f"job {job.id} still asks 3 of these parts")
     endpoint.delay, endpoint.hold = 3.0, lambda body: False
     assert cli("cancel", "mine").code == 0
@@ -209,11 +227,12 @@ def test_cancelled_and_handed_over_again_and_a_node_dies_while_it_asks(
 
     endpoint.delay, endpoint.hold = 0.0, lambda body: len(endpoint.requests) > kept + 20
     job = submit(cli, nodes, "mine", "--max-restarts", "5")
-    assert until(lambda: count(job, "RUNNING") == 3)
-    assert until(lambda: len(endpoint.requests) > kept + 20)
+    eventually(lambda: count(job, "RUNNING") == 3)
+    eventually(lambda: len(endpoint.requests) > kept + 20)
     nodes.kill()
     endpoint.hold, under_way = lambda body: False, len(endpoint.requests) - kept
-    assert until(lambda: count(job, "FINISHED") == 3)
+    nodes.add(num_cpus=2)
+    eventually(lambda: count(job, "FINISHED") == 3)
     assert {one.state for one in part_states(folder)} == {"complete"}
     assert any(task.restarts for task in rays.Ray().states(job).values())
     assert len(endpoint.requests) <= 600 + under_way
@@ -221,8 +240,10 @@ def test_cancelled_and_handed_over_again_and_a_node_dies_while_it_asks(
     shown = cli("status", "mine")
     assert (shown.code, "FINISHED" in shown.out) == (0, True), shown.err
     assert "all parts of" in cli("submit", "ray", "mine", "--address", nodes.address).out
-    rows = [row for part in folder.glob("0*/responses.jsonl") for _, row in read_rows(part)]
-    assert Counter(row["status"] for row in rows) == {"ok": 600}
+    assert cli("merge", "mine").code == 0
+    assert cli("eval", "--run", "whole", *asked(endpoint, 600), "--quiet", "--no-report").code == 0
+    assert keyed(folder.parent / "mine") == keyed(folder.parent / "whole")
+    assert len(keyed(folder.parent / "mine")) == 600
 
 
 @pytest.mark.long
