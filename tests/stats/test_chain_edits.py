@@ -153,14 +153,6 @@ def test_holm_by_hand_and_an_undefined_p_is_no_test() -> None:
         adjust([1.2], "holm")
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_holm_keeps_the_order_and_lies_between_p_and_bonferroni(p: list[float]) -> None:
-    found = adjust(p, "holm")
-    assert all(one <= two <= min(1.0, len(p) * one) + 1e-12 for one, two in zip(p, found, strict=True))
-    order = np.argsort(p, kind="stable")
-    assert (np.diff(np.array(found)[order]) >= 0).all()
-
-
 def made(share: float, width: float = 0.05, causal: float = 1.0, **more: float) -> Contrast:
     """An estimate of that share of causal, with an interval of that half width in shares."""
     value, half = share * causal, width * causal

@@ -79,6 +79,8 @@ def test_one_stage_and_no_stage() -> None:
     ]
     assert all(math.isnan(found.estimate) and math.isnan(found.low) and found.units == 0 for found in nothing)
     assert math.isnan(clustered_share(empty, empty).estimate)
+    assert math.isnan(repeated_share(empty, empty).estimate)
+    assert math.isnan(repeated_share([NAN], ["a"]).low)
     assert math.isnan(new_units_share(empty, empty).estimate)
     assert all(map(math.isnan, mantel_haenszel(empty, empty, empty, empty)))
 
@@ -197,11 +199,6 @@ def test_without_spread_the_interval_is_wilsons_over_clusters(values: list[float
     found = repeated_share(values, ["a", "b", "c"])
     expected = wilson(sum(values), 3)
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
-
-
-def test_nothing_gives_nothing() -> None:
-    assert math.isnan(repeated_share([], []).estimate)
-    assert math.isnan(repeated_share([math.nan], ["a"]).low)
 
 
 def test_anova_by_hand() -> None:
