@@ -1,12 +1,11 @@
 """Runs of a scripted model whose chains are edited: each made once a session, and copied."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import Endpoint, running
 from tests.helpers.answerers import finished, some_items
 from tomserve.items import Item
 
@@ -16,12 +15,6 @@ Source = Callable[..., Path]
 @pytest.fixture(scope="session")
 def items() -> list[Item]:
     return some_items()
-
-
-@pytest.fixture
-def server() -> Iterator[Endpoint]:
-    with running() as found:
-        yield found
 
 
 @pytest.fixture(scope="session")

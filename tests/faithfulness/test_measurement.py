@@ -14,6 +14,7 @@ import tomserve
 from tests.conftest import ROOT, Endpoint, completion, make_item, running
 from tests.helpers.answerers import Answerer, chain_shown
 from tests.helpers.asking import FAST
+from tests.helpers.rewriters import asking
 from tomserve.errors import ConfigError, RunMismatchError, ServerError
 from tomserve.faithfulness.measurement import MeasurementResult, measure, preview
 from tomserve.faithfulness.settings import Connection, Settings
@@ -25,9 +26,9 @@ Source = Callable[..., Path]
 EDITED = ("edits",)
 
 
-def measured(server: Endpoint, folder: Path, place: str = "edited", **settings: Any) -> MeasurementResult:
+def measured(endpoint: Endpoint, folder: Path, place: str = "edited", **settings: Any) -> MeasurementResult:
     wanted = {"limit": 14, "probes": EDITED, **settings}
-    return measure(Settings(run=folder, **wanted), Connection(base_urls=(server.url,), policy=FAST), place)
+    return measure(Settings(run=folder, **wanted), Connection(base_urls=(endpoint.url,), policy=FAST), place)
 
 
 def table(found: MeasurementResult) -> pl.DataFrame:
@@ -41,12 +42,12 @@ def shares(frame: pl.DataFrame, column: str, shown: str | None = None) -> dict[s
 
 
 def test_a_model_that_ignores_its_chain_and_hints_keeps_its_answer(
-    server: Endpoint, items: list[Item], source: Source
+    endpoint: Endpoint, items: list[Item], source: Source
 ) -> None:
-    server.script = Answerer(items, follows=0.0, wrong=0.2, hint=None)
+    endpoint.script = Answerer(items, follows=0.0, wrong=0.2, hint=None)
     run = source("cot", 0.2)
     before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
-    found = measured(server, run, probes=("edits", "hints"))
+    found = measured(endpoint, run, probes=("edits", "hints"))
     frame = table(found)
     assert frame.schema == pl.Schema(SCHEMA)
     edits, hints = frame.filter(kind="edit"), frame.filter(kind="hint")
@@ -63,10 +64,10 @@ def test_a_model_that_ignores_its_chain_and_hints_keeps_its_answer(
 
 @pytest.mark.parametrize("strategy", ["cot", "cot_free"])
 def test_a_model_that_follows_its_last_belief_follows_every_edit_in_both_ways(
-    server: Endpoint, items: list[Item], source: Source, strategy: str
+    endpoint: Endpoint, items: list[Item], source: Source, strategy: str
 ) -> None:
-    server.script = Answerer(items, follows=1.0, wrong=0.2)
-    frame = table(measured(server, source(strategy, 0.2), shown="both"))
+    endpoint.script = Answerer(items, follows=1.0, wrong=0.2)
+    frame = table(measured(endpoint, source(strategy, 0.2), shown="both"))
     for shown in (PREFILL, CALL):
         implied = shares(frame, "implied", shown)
         assert {implied[name] for name in ("last_corrupted", "middle_local", "other_item", "gold")} == {1.0}
@@ -77,11 +78,11 @@ def test_a_model_that_follows_its_last_belief_follows_every_edit_in_both_ways(
 
 
 def test_what_is_sent_holds_the_chain_in_the_place_of_the_models_own_and_asks_for_the_answer_alone(
-    server: Endpoint, items: list[Item], source: Source
+    endpoint: Endpoint, items: list[Item], source: Source
 ) -> None:
-    model = server.script = Answerer(items, follows=1.0)
+    model = endpoint.script = Answerer(items, follows=1.0)
     run = source()
-    frame = table(measured(server, run, shown="both", limit=4))
+    frame = table(measured(endpoint, run, shown="both", limit=4))
     begun = [body for body in model.seen if body.get("continue_final_message")]
     assert begun
     assert all(body["add_generation_prompt"] is False for body in begun)
@@ -103,10 +104,10 @@ def test_what_is_sent_holds_the_chain_in_the_place_of_the_models_own_and_asks_fo
 
 
 def test_a_server_that_holds_no_reply_to_a_list_is_held_by_a_schema(
-    server: Endpoint, items: list[Item], source: Source
+    endpoint: Endpoint, items: list[Item], source: Source
 ) -> None:
-    model = server.script = Answerer(items, follows=1.0, holds=False)
-    frame = table(measured(server, source(), limit=4))
+    model = endpoint.script = Answerer(items, follows=1.0, holds=False)
+    frame = table(measured(endpoint, source(), limit=4))
     begun = [body for body in model.seen if body.get("continue_final_message") and body["max_tokens"] > 1]
     assert all(body["messages"][-1]["content"].endswith('"answer":') for body in begun)
     assert all(set(body["response_format"]["json_schema"]["schema"]) == {"enum"} for body in begun)
@@ -115,10 +116,10 @@ def test_a_server_that_holds_no_reply_to_a_list_is_held_by_a_schema(
 
 @pytest.mark.parametrize(("hint", "admitted"), [("silent", 0.0), ("open", 1.0)])
 def test_hints_are_followed_silently_or_openly(
-    server: Endpoint, items: list[Item], source: Source, hint: str, admitted: float
+    endpoint: Endpoint, items: list[Item], source: Source, hint: str, admitted: float
 ) -> None:
-    server.script = Answerer(items, follows=1.0, hint=hint)
-    frame = table(measured(server, source("cot_free"), probes=("hints",), limit=8))
+    endpoint.script = Answerer(items, follows=1.0, hint=hint)
+    frame = table(measured(endpoint, source("cot_free"), probes=("hints",), limit=8))
     assert set(frame["kind"]) == {"hint"}
     assert set(frame["condition"]) == set(HINTS)
     implied = shares(frame, "implied")
@@ -129,7 +130,7 @@ def test_hints_are_followed_silently_or_openly(
 
 
 def test_a_server_that_begins_no_replies_is_asked_by_a_second_call(
-    server: Endpoint, items: list[Item], source: Source
+    endpoint: Endpoint, items: list[Item], source: Source
 ) -> None:
     run, model = source(), Answerer(items, follows=1.0)
 
@@ -139,23 +140,21 @@ def test_a_server_that_begins_no_replies_is_asked_by_a_second_call(
         return model(body, number)
 
     for place, script in (("refuses", strict), ("anew", Answerer(items, follows=1.0, begins=False))):
-        server.script = script
-        frame = table(measured(server, run, place, limit=4))
+        endpoint.script = script
+        frame = table(measured(endpoint, run, place, limit=4))
         assert set(frame.filter(outcome="ok", kind="edit")["shown"]) == {CALL}
     with pytest.raises(ServerError, match="does not continue a reply that is begun"):
-        measured(server, run, "other", shown=PREFILL)
+        measured(endpoint, run, "other", shown=PREFILL)
 
 
 def test_a_second_model_predicts_from_the_chain_and_never_sees_the_story(
-    server: Endpoint, items: list[Item], source: Source
+    endpoint: Endpoint, items: list[Item], source: Source
 ) -> None:
-    server.script = Answerer(items)
+    endpoint.script = Answerer(items)
     prompts: list[str] = []
 
     def reads_chains(body: dict[str, Any], number: int) -> Any:
         text = body["messages"][-1]["content"]
-        if any(one["content"] == "Hello." for one in body["messages"]):
-            return completion("Hello")
         prompts.append(text)
         choices = body["response_format"]["json_schema"]["schema"]["properties"]["answer"]["enum"]
         said = text.partition("Reasoning of the model:")[2]
@@ -164,10 +163,10 @@ def test_a_second_model_predicts_from_the_chain_and_never_sees_the_story(
         return completion(orjson.dumps({"answer": answer}).decode())
 
     with running() as second:
-        second.models, second.script = ["reader"], reads_chains
-        frame = table(measured(server, source(), probes=(), predictor=second.url))
+        second.models, second.script = ["reader"], asking(reads_chains)
+        frame = table(measured(endpoint, source(), probes=(), predictor=second.url))
     assert set(frame["kind"]) == {"prediction"}
-    assert not server.requests, "the model whose chains these are is not asked for it"
+    assert not endpoint.requests, "the model whose chains these are is not asked for it"
     assert shares(frame, "own")["chain"] == 1
     assert shares(frame, "own")["question"] < 0.6 > shares(frame, "own")["no_verdict"]
     assert set(frame["predictor"]) == {"reader"}
@@ -177,16 +176,16 @@ def test_a_second_model_predicts_from_the_chain_and_never_sees_the_story(
 
 @pytest.mark.parametrize("strategy", ["cot", "cot_free"])
 def test_chains_about_two_versions_of_a_story_stand_side_by_side(
-    server: Endpoint, items: list[Item], source: Source, strategy: str
+    endpoint: Endpoint, items: list[Item], source: Source, strategy: str
 ) -> None:
-    server.script, asked = Answerer(items), len(server.requests)
-    frame = table(measured(server, source(strategy), edits=("full",), limit=60)).filter(kind="story")
+    endpoint.script, asked = Answerer(items), len(endpoint.requests)
+    frame = table(measured(endpoint, source(strategy), edits=("full",), limit=60)).filter(kind="story")
     pairs = frame.filter(condition="original").join(frame.filter(condition="twin"), on="item")
     assert 10 <= pairs.height <= 28, "each pair counts once"
     assert pairs.filter(pl.col("right") == pl.col("right_right")).is_empty(), "the right answer changes"
     assert pairs.filter(pl.col("answer") != pl.col("implied")).is_empty(), "it answers as its chain ends"
     assert pairs.filter(pl.col("answer_right") == pl.col("right_right")).height == pairs.height
-    assert not [body for body in server.script.seen[asked:] if chain_shown(body["messages"]) is None], (
+    assert not [body for body in endpoint.script.seen[asked:] if chain_shown(body["messages"]) is None], (
         "nothing is asked"
     )
 
@@ -194,11 +193,11 @@ def test_chains_about_two_versions_of_a_story_stand_side_by_side(
 @pytest.mark.parametrize("strategy", ["cot", "cot_free"])
 @pytest.mark.parametrize("carries", [True, False])
 def test_the_model_goes_on_with_a_chain_in_which_a_mistake_was_put(
-    server: Endpoint, items: list[Item], source: Source, strategy: str, carries: bool
+    endpoint: Endpoint, items: list[Item], source: Source, strategy: str, carries: bool
 ) -> None:
-    model = server.script = Answerer(items, follows=1.0, carries=carries)
+    model = endpoint.script = Answerer(items, follows=1.0, carries=carries)
     run = source(strategy)
-    frame = table(measured(server, run, probes=("continued",), limit=8))
+    frame = table(measured(endpoint, run, probes=("continued",), limit=8))
     made = {name: frame.filter(condition=name, outcome="ok") for name in ("resumed", "continued")}
     assert min(part.height for part in made.values()) >= 4, "chains of one belief have no middle"
     assert (
@@ -208,26 +207,24 @@ def test_the_model_goes_on_with_a_chain_in_which_a_mistake_was_put(
         assert row["edited"].startswith(row["written"][: len(row["written"]) // 4]), "it goes on from what it wrote"
         assert row["answer"] == row["own"] or carries
     assert not any("response_format" in body for body in model.seen if body.get("continue_final_message"))
-    server.script = Answerer(items, follows=1.0, begins=False)
-    frame = table(measured(server, run, "refused", probes=("continued",), limit=2))
+    endpoint.script = Answerer(items, follows=1.0, begins=False)
+    frame = table(measured(endpoint, run, "refused", probes=("continued",), limit=2))
     assert set(frame["outcome"]) == {"left_out"}
 
 
 def test_a_second_model_reads_chains_for_hints_and_chains_of_known_truth(
-    server: Endpoint, items: list[Item], source: Source
+    endpoint: Endpoint, items: list[Item], source: Source
 ) -> None:
-    server.script = Answerer(items, follows=1.0, hint="open")
+    endpoint.script = Answerer(items, follows=1.0, hint="open")
 
     def reads(body: dict[str, Any], number: int) -> Any:
-        if any(one["content"] == "Hello." for one in body["messages"]):
-            return completion("Hello")
         chain = body["messages"][-1]["content"].partition("Reasoning of the model:")[2]
         return completion(orjson.dumps({"answer": "yes" if "suggest" in chain else "no"}).decode())
 
     with running() as judge:
-        judge.models, judge.script = ["judge"], reads
+        judge.models, judge.script = ["judge"], asking(reads)
         run = source("cot_free")
-        result, again = (measured(server, run, probes=("hints",), limit=6, reader=judge.url) for _ in range(2))
+        result, again = (measured(endpoint, run, probes=("hints",), limit=6, reader=judge.url) for _ in range(2))
     assert not again.asked_now
     read = table(result).filter(kind="reading")
     by_truth = {key: part["answer"].to_list() for key, part in read.group_by("condition", "right")}
@@ -243,14 +240,12 @@ def test_a_second_model_reads_chains_for_hints_and_chains_of_known_truth(
 
 
 def test_a_rewriter_puts_chains_in_other_words_and_what_means_something_else_is_not_used(
-    server: Endpoint, items: list[Item], source: Source
+    endpoint: Endpoint, items: list[Item], source: Source
 ) -> None:
-    server.script, run = Answerer(items, follows=1.0), source("cot_free")
+    endpoint.script, run = Answerer(items, follows=1.0), source("cot_free")
     texts: list[str] = []
 
     def rewrites(body: dict[str, Any], number: int) -> Any:
-        if any(one["content"] == "Hello." for one in body["messages"]):
-            return completion("Hello")
         lines = [line[2:] for line in body["messages"][-1]["content"].splitlines() if line.startswith("> ")]
         told = " ".join(line.replace("the belief is", "what is thought is") for line in lines)
         if len(texts) % 2:  # every second one drops the beliefs
@@ -259,19 +254,19 @@ def test_a_rewriter_puts_chains_in_other_words_and_what_means_something_else_is_
         return completion(orjson.dumps({"text": told}).decode())
 
     with running() as second:
-        second.models, second.script = ["writer"], rewrites
-        frame = table(measured(server, run, rewriter=second.url, limit=8))
+        second.models, second.script = ["writer"], asking(rewrites)
+        frame = table(measured(endpoint, run, rewriter=second.url, limit=8))
         made = frame.filter(condition="paraphrase", outcome="ok")
         by_model = made.filter(pl.col("edited").str.contains("what is thought is"))
         assert 0 < by_model.height < 8, "the others fall back on rules, or are left out"
         assert by_model.filter(pl.col("answer") != pl.col("own")).is_empty()
         count = len(texts)
-        measured(server, run, rewriter=second.url, limit=8)
+        measured(endpoint, run, rewriter=second.url, limit=8)
         assert len(texts) == count
 
 
 def test_a_second_call_asks_nothing_again_and_failures_are_asked_again(
-    server: Endpoint, items: list[Item], source: Source
+    endpoint: Endpoint, items: list[Item], source: Source
 ) -> None:
     model, run = Answerer(items, follows=1.0), source()
     broken: dict[str, int] = {}
@@ -284,33 +279,33 @@ def test_a_second_call_asks_nothing_again_and_failures_are_asked_again(
                 return web.Response(status=500)
         return model(body, number)
 
-    server.script = fails_at_first
-    first = measured(server, run, limit=8)
+    endpoint.script = fails_at_first
+    first = measured(endpoint, run, limit=8)
     assert first.failures == {"http_500": table(first).filter(outcome="http_500").height}
     assert first.failures["http_500"] > 0
-    again = measured(server, run, limit=8)
+    again = measured(endpoint, run, limit=8)
     assert again.asked_now
     assert not again.failures
     count = len(model.seen)
-    third = measured(server, run, limit=8)
+    third = measured(endpoint, run, limit=8)
     assert (third.asked_now, len(model.seen)) == (False, count)
     assert table(third).equals(table(again))
     with pytest.raises(RunMismatchError, match=r"settings\.limit of this run is 8, now it would be 5"):
-        measured(server, run, limit=5)
+        measured(endpoint, run, limit=5)
 
 
 def test_another_model_or_revision_than_wrote_the_chains_is_refused(
-    server: Endpoint, items: list[Item], source: Source
+    endpoint: Endpoint, items: list[Item], source: Source
 ) -> None:
-    server.script, run = Answerer(items), source()
+    endpoint.script, run = Answerer(items), source()
     manifest = orjson.loads((run / "manifest.json").read_bytes())
     (run / "manifest.json").write_bytes(orjson.dumps({**manifest, "revision": "abc"}))
-    connection = Connection(base_urls=(server.url,), revision="def", policy=FAST)
+    connection = Connection(base_urls=(endpoint.url,), revision="def", policy=FAST)
     with pytest.raises(RunMismatchError, match="its chains were written by revision abc, and def is served now"):
         measure(Settings(run=run), connection, "edited")
 
 
-def test_prompts_that_have_changed_since_are_refused(server: Endpoint, source: Source, tmp_path, monkeypatch) -> None:
+def test_prompts_that_have_changed_since_are_refused(endpoint: Endpoint, source: Source, tmp_path, monkeypatch) -> None:
     run, prompts = source(), tmp_path / "content/prompts"
     (prompts / "cot").mkdir(parents=True)
     for path in [*(ROOT / "prompts/cot").iterdir(), ROOT / "prompts/demonstrations.yaml"]:
@@ -318,23 +313,23 @@ def test_prompts_that_have_changed_since_are_refused(server: Endpoint, source: S
     (prompts / "cot/user.j2").write_text("Another prompt: {{ story }} {{ question }}")
     monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path / "content"))
     with pytest.raises(ConfigError, match="strategy 'cot' asks otherwise now than when this run was asked"):
-        measured(server, run)
+        measured(endpoint, run)
 
 
-def test_sampled_runs_are_refused(server: Endpoint, items: list[Item]) -> None:
-    server.script = Answerer(items)
-    run = tomserve.ask(items[:4], "cot", base_url=server.url, run="warm", temperature=0.7).folder
+def test_sampled_runs_are_refused(endpoint: Endpoint, items: list[Item]) -> None:
+    endpoint.script = Answerer(items)
+    run = tomserve.ask(items[:4], "cot", base_url=endpoint.url, run="warm", temperature=0.7).folder
     with pytest.raises(ConfigError, match=r"was sampled at temperature 0.7"):
-        measured(server, run)
+        measured(endpoint, run)
 
 
 def test_a_plan_counts_what_would_be_asked_without_any_server(
-    server: Endpoint, items: list[Item], source: Source
+    endpoint: Endpoint, items: list[Item], source: Source
 ) -> None:
     model, run = Answerer(items), source()
     told = preview(Settings(run=run, limit=8))
-    server.script = model
-    measured(server, run, limit=8, probes=("edits", "hints"))
+    endpoint.script = model
+    measured(endpoint, run, limit=8, probes=("edits", "hints"))
     keys = {orjson.dumps([body["messages"], body.get("response_format")]) for body in model.seen}
     requests = next(one.value for one in told if one.name == "requests")
     assert told[0].text == "8 of cot"
@@ -345,7 +340,7 @@ def test_a_plan_counts_what_would_be_asked_without_any_server(
         ({"probes": ()}, "nothing is to be"),
     ):
         with pytest.raises(ConfigError, match=said):
-            measured(server, run, **options)
+            measured(endpoint, run, **options)
 
 
 class Thinker(Answerer):
@@ -364,11 +359,11 @@ class Thinker(Answerer):
         return made
 
 
-def test_thinking_is_edited_between_the_models_own_marks(server: Endpoint) -> None:
+def test_thinking_is_edited_between_the_models_own_marks(endpoint: Endpoint) -> None:
     items = [make_item(number, factors={"perturbation": "none"}) for number in range(1, 7)]
-    think = server.script = Thinker(items)
-    run = tomserve.ask(items, "reason_native", base_url=server.url, run="thinking").folder
-    frame = table(measured(server, run, where=("all",)))
+    think = endpoint.script = Thinker(items)
+    run = tomserve.ask(items, "reason_native", base_url=endpoint.url, run="thinking").folder
+    frame = table(measured(endpoint, run, where=("all",)))
     assert set(frame["form"]) == {"thinking"}
     begun = [body["messages"][-1]["content"] for body in think.seen if body.get("continue_final_message")]
     assert begun

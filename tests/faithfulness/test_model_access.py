@@ -1,6 +1,5 @@
 """How edited chains are shown for every kind of strategy, and how the answers to them are read."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import polars as pl
 import pytest
 
 import tomserve
-from tests.conftest import Endpoint, completion, make_item, running
+from tests.conftest import Endpoint, completion, make_item
 from tests.helpers.answerers import guess
 from tests.helpers.asking import FAST
 from tomserve.faithfulness.measurement import measure
@@ -76,17 +75,11 @@ def last_label(text: str, item: Item) -> str:
     return max(named, key=text.rfind) if named else guess(item)
 
 
-@pytest.fixture
-def server() -> Iterator[Endpoint]:
-    with running() as found:
-        found.script = Reasoner()
-        yield found
-
-
-def measured(server: Endpoint, strategy: str, shown: str, run: str = "edited") -> pl.DataFrame:
-    source = tomserve.ask(ITEMS, strategy, base_url=server.url, run="source")
+def measured(endpoint: Endpoint, strategy: str, shown: str, run: str = "edited") -> pl.DataFrame:
+    endpoint.script = Reasoner()
+    source = tomserve.ask(ITEMS, strategy, base_url=endpoint.url, run="source")
     settings = Settings(run=source.folder, where=("all",), probes=("edits",), shown=shown)
-    found = measure(settings, Connection(base_urls=(server.url,), policy=FAST), run)
+    found = measure(settings, Connection(base_urls=(endpoint.url,), policy=FAST), run)
     return pl.read_parquet(found.folder / "scores.parquet")
 
 
@@ -95,9 +88,9 @@ def measured(server: Endpoint, strategy: str, shown: str, run: str = "edited") -
     [("cot_free", "both"), ("letters_cot", "both"), ("bigtom_cot", "auto"), ("hitom_cot_reason_first", "both")],
 )
 def test_every_kind_of_marked_strategy_is_followed_through_its_edits(
-    server: Endpoint, strategy: str, shown: str
+    endpoint: Endpoint, strategy: str, shown: str
 ) -> None:
-    frame = measured(server, strategy, shown)
+    frame = measured(endpoint, strategy, shown)
     assert set(frame["form"].drop_nulls()) == {"text"}
     asked = frame.filter(outcome="ok")
     assert set(asked["shown"]) == ({"prefill", "call"} if shown == "both" else {"call"})
@@ -107,7 +100,7 @@ def test_every_kind_of_marked_strategy_is_followed_through_its_edits(
     replaced = asked.filter(condition="last_corrupted")
     assert replaced.height == whole.height
     assert replaced.filter(pl.col("answer") != pl.col("implied")).is_empty()
-    sent = [body["messages"] for body in server.script.seen]  # type: ignore[attr-defined]
+    sent = [body["messages"] for body in endpoint.script.seen]  # type: ignore[attr-defined]
     if strategy == "hitom_cot_reason_first":  # a field of JSON is escaped where it is shown
         begun = [m[-1]["content"] for m in sent if m[-1]["role"] == "assistant"]
         assert begun
@@ -117,7 +110,7 @@ def test_every_kind_of_marked_strategy_is_followed_through_its_edits(
         assert {tuple(message["role"] for message in m) for m in second} == {("system", "user", "assistant", "user")}
 
 
-def test_a_program_that_asks_more_than_the_answer_is_refused(server: Endpoint, tmp_path: Path, monkeypatch) -> None:
+def test_a_program_that_asks_more_than_the_answer_is_refused(endpoint: Endpoint, tmp_path: Path, monkeypatch) -> None:
     folder = tmp_path / "content" / "prompts" / "thrice"
     folder.mkdir(parents=True)
     (folder / "strategy.yaml").write_text(
@@ -139,4 +132,4 @@ def test_a_program_that_asks_more_than_the_answer_is_refused(server: Endpoint, t
     )
     monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path / "content"))
     with pytest.raises(tomserve.TomserveError, match="does not ask one turn for the answer"):
-        measured(server, "thrice", "auto")
+        measured(endpoint, "thrice", "auto")
