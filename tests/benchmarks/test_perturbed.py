@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 
 from tests.conftest import ROOT
-from tests.helpers.scored import score_table
-from tomserve import benchmarks
+from tests.helpers.scored import answered
 from tomserve.benchmarks.learned_baselines import TOLERATED
 from tomserve.benchmarks.perturbed import audit, baselines
 from tomserve.benchmarks.perturbed.baselines import audit_baselines
@@ -111,8 +110,7 @@ def test_a_mistake_is_refused_with_its_line(old: str, new: str, line: int, reaso
 
 def scored(items: list[Item]) -> pl.DataFrame:
     """The score table of a model that never answers."""
-    nothing = {"strategy": "s", "status": "timeout", "text": None}
-    return score_table("r", "m", [(item, nothing) for item in items], rules=benchmarks.scoring_of)
+    return answered(items, lambda item: None)
 
 
 def test_the_score_table_holds_what_the_audit_counts_and_always_reality_is_robust_over_all(items: list[Item]) -> None:

@@ -1,10 +1,11 @@
 """Score tables in memory, from pairs of an item and its response."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import polars as pl
 
+from tomserve import benchmarks
 from tomserve.items import Item
 from tomserve.scoring.grades import FIELD, GRADED
 from tomserve.scoring.metrics import ScoringLookup, plain_scoring
@@ -45,3 +46,15 @@ def score_table(
         lettered=lettered,
     )
     return build_frame(pairs, spec)
+
+
+def answered(items: Iterable[Item], answer: Callable[[Item], str | None], strategy: str = "vanilla") -> pl.DataFrame:
+    """The scores of a model that answers so, by what each item's benchmark says; a reply that is None did not come."""
+    said = [(item, answer(item)) for item in items]
+    rows = [(one, {"strategy": strategy, "status": "ok" if text else "timeout", "text": text}) for one, text in said]
+    return score_table("r", "m", rows, rules=benchmarks.scoring_of)
+
+
+def wrong_choice(item: Item) -> str:
+    """The first choice that is not the right one."""
+    return next(choice for choice in item.choices if choice != item.answer)

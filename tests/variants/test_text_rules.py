@@ -1,6 +1,5 @@
 """Texts told otherwise by rules: another person, another detail of an object, another order of the scenery."""
 
-import csv
 import re
 from collections import Counter
 from itertools import pairwise
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import data_file
+from tomserve import benchmarks
 from tomserve.errors import InapplicableError
 from tomserve.items import Item
 from tomserve.variants import CONDENSED, OBJECT, ORDER, PARAPHRASE, PERSON, Dropped, Kind, make_variants
@@ -133,13 +133,8 @@ def test_all_questions_about_a_story_get_the_same_retold_story() -> None:
 
 
 def test_a_whole_benchmark_of_texts() -> None:
-    originals = {}
-    for number, row in enumerate(csv.reader(data_file("bigtom.csv").read_text("utf-8").splitlines(), delimiter=";")):
-        parts = [f"{part.strip()}." for part in row[0].split(".") if part.strip()]
-        for which, last, right in (("true", row[1], row[8]), ("false", row[2], row[11])):
-            told = [*parts[:3], *parts[4:], last]
-            one = item(told, row[5], choices=[row[11], row[8]], answer=right, cluster=str(number))
-            originals[f"{number}/{which}"] = one.model_copy(update={"id": f"{number}/{which}"})
+    found = benchmarks.load("bigtom", data_file("bigtom.csv"))
+    originals = {item.id: item for item in found if item.factors["task"] == "forward_belief"}
     wanted = (OBJECT, PERSON)
     made = list(make_variants(originals.values(), wanted, lambda benchmark: retell))
     counts = Counter(one.kind.name for one in made if isinstance(one, Dropped))
