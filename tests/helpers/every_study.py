@@ -9,13 +9,11 @@ from random import Random
 import polars as pl
 
 from tests.conftest import ROOT, make_item
-from tests.helpers import chain_tables, dyntom, measured_tables, tombench
+from tests.helpers import chain_tables, dyntom, measured_tables, scored, tombench
 from tests.helpers.functional_tables import answers, share
-from tests.helpers.scored import score_table as table_score_table
 from tomserve import benchmarks
 from tomserve.items import Item
 from tomserve.runs.scores import load_scores
-from tomserve.scoring.score import item_fields, score_row
 from tomserve.studies.comparison import combine_scores
 from tomserve.variants import KINDS, Kind, make_variant, make_variants
 from tomserve.weakness.design import DESIGNS, parse_cell
@@ -44,25 +42,22 @@ def score_table(
     return found.with_columns(pl.col("^strategy$").replace(dict(strategies or {})))
 
 
-def answered(items: Sequence[Item], benchmark: str, strategies: Sequence[str] = ("vanilla", "cot")) -> pl.DataFrame:
+def answered(items: Sequence[Item], strategies: Sequence[str]) -> pl.DataFrame:
     """The score table of a model that has two of three questions right and guesses the others; some replies cannot be
     read, and some were not given."""
-    rules = benchmarks.scoring_of(benchmark)
-    rows = []
-    for strategy in strategies:
-        for item in items:
-            chance = Random(f"{strategy}/{item.id}")
-            said = item.answer if chance.random() < 0.67 else chance.choice(item.choices or [item.answer])
-            text = "hm" if chance.random() < 0.03 else f'{{"answer": "{said}"}}'
-            status = "timeout" if chance.random() < 0.03 else "ok"
-            row = {"strategy": strategy, "status": status, "text": text}
-            rows.append(item_fields(item, rules) | score_row("run", "m", item, row, scoring=rules))
-    return pl.DataFrame(rows, infer_schema_length=None)
+    return pl.concat(scored.answered(items, partial(_reply, strategy), strategy) for strategy in strategies)
+
+
+def _reply(strategy: str, item: Item) -> str | None:
+    chance = Random(f"{strategy}/{item.id}")
+    said = item.answer if chance.random() < 0.67 else chance.choice(item.choices or [item.answer])
+    text = "hm" if chance.random() < 0.03 else f'{{"answer": "{said}"}}'
+    return None if chance.random() < 0.03 else text
 
 
 def _of(benchmark: str, make: Callable[[Path], Path] | None, strategies: Sequence[str], folder: Path) -> pl.DataFrame:
     path = make(folder) if make is not None else None
-    return answered(list(islice(benchmarks.load(benchmark, path), 300)), benchmark, strategies)
+    return answered(list(islice(benchmarks.load(benchmark, path), 300)), strategies)
 
 
 def _there(name: str) -> Callable[[Path], Path]:
@@ -83,7 +78,7 @@ def _searched(_folder: Path) -> pl.DataFrame:
         part = (SEARCH, RANDOM, CONFIRMED, TWIN)[place % 4]
         cell = cells.get(part, "") if levels["family"] == "contents" else f"order={levels['order']}"
         items.append(label(item, levels, part, place // 100, parse_cell(cell)))
-    return answered(items, "worlds", ("vanilla",))
+    return answered(items, ("vanilla",))
 
 
 def _behaviour(folder: Path) -> pl.DataFrame:
@@ -103,7 +98,7 @@ def _stability(_folder: Path) -> pl.DataFrame:
         for item in [*items, *(one for one in told if isinstance(one, Item))]
     ]
     again = pl.when(pl.col("original_item").is_null()).then([1, 64]).otherwise(None)
-    return table_score_table("r", "m", rows).with_columns(noise_compared=again)
+    return scored.score_table("r", "m", rows).with_columns(noise_compared=again)
 
 
 def _drawn(item: Item) -> str:

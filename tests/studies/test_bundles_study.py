@@ -6,7 +6,7 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 
-from tests.helpers.scored import score_table
+from tests.helpers.scored import answered, wrong_choice
 from tomserve import benchmarks
 from tomserve.errors import ConfigError
 from tomserve.items import Item
@@ -24,10 +24,7 @@ def items() -> list[Item]:
 
 def scores(items: list[Item], wrong: Callable[[Item], bool]) -> pl.DataFrame:
     """The score table of a model that is right but where `wrong` says."""
-    others = (next(choice for choice in item.choices if choice != item.answer) for item in items)
-    texts = [other if wrong(item) else item.answer for item, other in zip(items, others, strict=True)]
-    rows = [{"strategy": "vanilla", "status": "ok", "text": text} for text in texts]
-    return score_table("r", "m", zip(items, rows, strict=True), rules=benchmarks.scoring_of)
+    return answered(items, lambda item: wrong_choice(item) if wrong(item) else item.answer)
 
 
 def test_the_limit_draws_whole_bundles(items: list[Item]) -> None:

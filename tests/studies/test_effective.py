@@ -12,7 +12,6 @@ from tests.helpers.outcomes import passes, refuses
 from tests.helpers.reports import run_folder
 from tomserve.stats.clustered import designed_share
 from tomserve.studies import compute
-from tomserve.studies.analysis import compute_files
 
 EFFECTIVE = "effective"
 
@@ -43,17 +42,6 @@ def test_the_interval_is_that_of_the_cluster_robust_error(together: float) -> No
         assert row.get("method", found.method) == found.method
 
 
-@pytest.mark.parametrize(
-    ("together", "ratio"), [(0.0, pytest.approx(0.45, abs=0.15)), (1.0, pytest.approx(1, abs=0.15))]
-)
-def test_it_is_narrower_where_the_questions_of_a_cluster_differ_and_not_where_they_agree(
-    together: float, ratio: object
-) -> None:
-    found = [compute(scored(together), "accuracy", way).tables["accuracy"] for way in (EFFECTIVE, "recommended")]
-    effective, recommended = (one["ci_high"] - one["ci_low"] for one in found)
-    assert (effective / recommended).to_list() == [ratio, ratio]
-
-
 def test_only_the_interval_differs_and_the_notes_say_how() -> None:
     scores = scored(0.5)
     one, other = (compute(scores, "accuracy", way, ["kind"]) for way in (EFFECTIVE, "recommended"))
@@ -64,15 +52,6 @@ def test_only_the_interval_differs_and_the_notes_say_how() -> None:
     for name in ("accuracy", "by_kind"):
         assert "as many independent questions as have the same error" in one.notes[name]
         assert "as many independent questions" not in other.notes[name]
-
-
-def test_files_are_counted_one_by_one_to_the_same_numbers() -> None:
-    """Clusters may lie in several files, as long as no question does."""
-    scores = scored(0.5)
-    whole = compute(scores, "accuracy", EFFECTIVE, ["kind"]).tables
-    halves = [scores.filter(pl.col("kind") == kind).lazy() for kind in "ab"]
-    for name, frame in compute_files(halves, "accuracy", EFFECTIVE, ["kind"]).tables.items():
-        assert frame.equals(whole[name]), name
 
 
 def test_it_is_a_way_of_the_command_and_of_studies_that_have_it(cli: Cli, tmp_path: Any) -> None:

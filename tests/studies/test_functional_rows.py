@@ -154,13 +154,11 @@ def other(frame: pl.DataFrame, name: str) -> pl.Expr:
     return pl.when(pl.int_range(pl.len()) == place).then(changed).otherwise(pl.col(name)).cast(kind).alias(name)
 
 
-KEYS = ("model", "benchmark", "run")
-
-
-@pytest.mark.parametrize("name", sorted({*breakdowns.READ, *variant_pairs.READ, "rule_first_choice"} - set(KEYS)))
-def test_whatever_decides_a_number_changes_the_digest(name: str) -> None:
+def test_whatever_decides_a_number_changes_the_digest() -> None:
     frame = whole_frame()
-    assert digest_of(frame.with_columns(other(frame, name))) != digest_of(frame)
+    deciding = {*breakdowns.READ, *variant_pairs.READ, "rule_first_choice"} - {"model", "benchmark", "run"}
+    changed = {name: digest_of(frame.with_columns(other(frame, name))) for name in deciding}
+    assert [name for name, digest in changed.items() if digest == digest_of(frame)] == []
 
 
 @pytest.mark.usefixtures("alone")

@@ -10,11 +10,12 @@ import pytest
 
 from tests.conftest import data_file
 from tests.helpers import golden_tables
-from tests.helpers.scored import score_table
+from tests.helpers.scored import answered
 from tomserve import benchmarks
 from tomserve.benchmarks.hitom.baselines import trace_story
 from tomserve.benchmarks.hitom.events import read_question
 from tomserve.errors import ConfigError, ContentError
+from tomserve.items import Item
 from tomserve.stats.clustered import new_units_share
 from tomserve.studies import Context, Verdict, analyze, baselines, load_study
 
@@ -250,13 +251,13 @@ def test_wrong_tables_are_refused_by_name(frame: pl.DataFrame, message: str) -> 
 @pytest.mark.long
 def test_known_facts_of_the_official_file() -> None:
     """All wrong answers of who copies the first-order answer are explained by a lower order, never by nothing."""
-    items = list(benchmarks.load("hitom", data_file("Hi-ToM_data.json")))
-    rows = []
-    for item in items:
+
+    def copied(item: Item) -> str:
         asked, obj = read_question(item.question)
-        copied = trace_story(item.story, obj).belief(asked[-1:]) if len(asked) > 1 else item.answer
-        rows.append((item, {"strategy": "hitom_vanilla", "status": "ok", "text": copied}))
-    found = study(score_table("r", "copies", rows, rules=benchmarks.scoring_of))
+        return trace_story(item.story, obj).belief(asked[-1:]) if len(asked) > 1 else item.answer
+
+    items = benchmarks.load("hitom", data_file("Hi-ToM_data.json"))
+    found = study(answered(items, copied, "hitom_vanilla"))
     rules = found["baselines"].filter(deception="overall")
     orders = rules.filter(pl.col("order").is_in(["2", "3", "4"]))
     assert [round(value, 2) for value in orders.filter(rule="first order")["accuracy"]] == [0.48, 0.38, 0.34]

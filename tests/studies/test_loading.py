@@ -21,12 +21,6 @@ def count(frame: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     return {"n": frame.select(pl.len().alias(intervals)).collect()}
 
 
-def test_a_study_by_path(tmp_path: Path) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text(DECLARED)
-    assert analyze(scores(), load_study(str(path)), "published")["n"].height == 16
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [

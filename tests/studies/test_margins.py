@@ -18,7 +18,6 @@ from tomserve.studies import comparison
 from tomserve.studies.comparison import compare
 from tomserve.studies.comparison_tables import margin_verdicts
 
-Command = Cli
 EXAM = ROOT / "docs/gallery/answers"
 
 
@@ -131,7 +130,7 @@ def test_sentences_say_which_interval_and_what_is_not_shown(tmp_path: Path, two:
 
 
 @pytest.mark.parametrize("margin", [0, 1, 2, -0.02, float("nan")])
-def test_a_margin_that_is_no_share_is_refused_before_anything_is_read(cli: Command, margin: float) -> None:
+def test_a_margin_that_is_no_share_is_refused_before_anything_is_read(cli: Cli, margin: float) -> None:
     with pytest.raises(ConfigError, match="expected a share above 0 and below 1, such as"):
         compare("nowhere", "either", margin=margin)
     refuses_in_a_line(cli("compare", "nowhere", "either", "--margin", margin), "--margin")
@@ -157,16 +156,6 @@ def test_grades_are_compared_and_tested_where_they_are_shares(tmp_path: Path) ->
     assert "B is equivalent to A in its grades" in list(margin_verdicts(found.margins))[1]
 
 
-@pytest.fixture
-def exam(cli: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """The command line with two imported runs, `old` and `new`, of 240 sums without choices."""
-    monkeypatch.setenv("COLUMNS", "80")
-    told = (*mapped(), "--as", "exam", "--benchmark", "none")  # to look through all benchmarks takes seconds
-    for name in ("old", "new"):
-        passes(cli("import", "csv", EXAM / f"{name}.csv", *told, "--model", name, "--run", name))
-    return cli
-
-
 FOREIGN = re.compile(
     r"theory of mind|\bToM\b|belie[fv]|perturb|p_adjusted|\bclass|chance of a blind|best baseline|guess|"
     r"stages? .*written|vanilla|\bmind\b",
@@ -175,22 +164,26 @@ FOREIGN = re.compile(
 """What says something of the project's own benchmarks, and nothing of anybody else's sums."""
 
 
-def test_anybodys_scores_are_analysed_without_a_word_of_what_they_have_not(exam: Command, tmp_path: Path) -> None:
-    done = passes(exam("analyze", "old", "new", "--by", "subject", "--all"))
+def test_anybodys_scores_are_analysed_and_compared_without_a_word_of_what_they_have_not(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two imported runs of 240 sums without choices."""
+    monkeypatch.setenv("COLUMNS", "80")
+    told = (*mapped(), "--as", "exam", "--benchmark", "none")  # to look through all benchmarks takes seconds
+    for name in ("old", "new"):
+        passes(cli("import", "csv", EXAM / f"{name}.csv", *told, "--model", name, "--run", name))
+    done = passes(cli("analyze", "old", "new", "--by", "subject", "--all"))
     assert done.err == ""
     assert not FOREIGN.search(done.out), FOREIGN.search(done.out)
     assert re.search(r"old +imported +158 +240 +0\.658 +0\.532 +0\.766", done.out)
-    assert exam("analyze", "old", "new", "--by", "subject", "--out", tmp_path / "out").code == 0
+    assert cli("analyze", "old", "new", "--by", "subject", "--out", tmp_path / "out").code == 0
     for path in (tmp_path / "out").iterdir():
         assert not FOREIGN.search(path.read_text()), path.name
     found = tomserve.analyze(tomserve.load_scores("old"), "accuracy", by="subject")["by_subject"]
     own = pl.read_csv(EXAM / "old.csv").group_by("subject").agg(pl.col("mark").sum(), pl.len()).sort("subject")
     assert found.sort("subject").select("subject", "correct", "total").rows() == own.rows()
-
-
-def test_anybodys_scores_are_compared_in_80_columns_and_files(exam: Command, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    done = exam("compare", "old", "new", "--margin", "0.1", "--out", out, "--format", "json", "--all")
+    out = tmp_path / "compared"
+    done = cli("compare", "old", "new", "--margin", "0.1", "--out", out, "--format", "json", "--all")
     assert (done.code, done.err) == (0, "")
     tables = [line for line in done.out.splitlines() if re.match(r"(imported|strategy) ", line)]
     assert len(tables) > 12
@@ -204,7 +197,7 @@ def test_anybodys_scores_are_compared_in_80_columns_and_files(exam: Command, tmp
     assert json.loads((out / "margins.json").read_text())[0]["needed_not_inferior"] == 46
 
 
-def test_samples_are_compared_by_their_mean(cli: Command, tmp_path: Path) -> None:
+def test_samples_are_compared_by_their_mean(cli: Cli, tmp_path: Path) -> None:
     for name, right in (("one", "110"), ("two", "100")):
         rows = ["id,asked,text,target,correct,score,repeat"]
         rows += [f"q{i},Sum {i}?,It is {i},{i},{right[s]},0.{1 + s}{i % 10},{s}" for i in range(30) for s in range(3)]
@@ -215,7 +208,7 @@ def test_samples_are_compared_by_their_mean(cli: Command, tmp_path: Path) -> Non
     assert values["grades"]["value_a"] == pytest.approx(0.2 + 0.045), "the mean over the samples of every question"
 
 
-def test_a_plan_says_how_many_units_show_that_one_is_not_worse(cli: Command) -> None:
+def test_a_plan_says_how_many_units_show_that_one_is_not_worse(cli: Cli) -> None:
     done = passes(cli("plan", "--benchmark", "perturbed", "--margin", "0.05", "--like", ROOT / "runs/example"))
     assert "7 stages 0.066 16 17" in " ".join(done.out.split())
     refuses_in_a_line(

@@ -66,7 +66,7 @@ def in_files(scores: pl.DataFrame, count: int, seed: int) -> list[pl.LazyFrame]:
 
 @settings(max_examples=3)
 @given(seed=st.integers(0, 10**6), clusters=st.integers(2, 20), count=st.integers(2, 5), noise=st.booleans())
-@pytest.mark.parametrize("intervals", ["recommended", "published"])
+@pytest.mark.parametrize("intervals", ["recommended", "effective", "published"])
 def test_every_cell_of_every_table_is_that_of_the_rows_in_memory(
     seed: int, clusters: int, count: int, noise: bool, intervals: str
 ) -> None:

@@ -27,11 +27,15 @@ VAGUE = {"text": "Hard to say.\nIt could be anything."}
 TEN = [make_item(number) for number in range(10)]
 
 
+def run(folder: Path, answers: list[dict], **manifest: object) -> Path:
+    given = {item.id: fields for item, fields in zip(TEN, answers, strict=False)}
+    return run_folder(folder, {"vanilla": given}, TEN, **manifest)
+
+
 def mixed(folder: Path, unread: int, failed: int = 0) -> Path:
     """A run of ten items, of which the first replies cannot be read and the next did not come."""
     fields = [VAGUE] * unread + [{"text": None, "status": "timeout"}] * failed + [RIGHT] * (10 - unread - failed)
-    answers = {item.id: one for item, one in zip(TEN, fields, strict=True)}
-    return run_folder(folder, {"vanilla": answers}, TEN)
+    return run(folder, fields)
 
 
 @pytest.mark.parametrize(("unread", "code"), [(1, 0), (2, 1)])
@@ -130,11 +134,6 @@ def test_two_strategies_share_a_narrow_column() -> None:
 
 
 # What a score table lacks; and several tables in one
-
-
-def run(folder: Path, answers: list[dict], **manifest: object) -> Path:
-    given = {item.id: fields for item, fields in zip(TEN, answers, strict=False)}
-    return run_folder(folder, {"vanilla": given}, TEN, **manifest)
 
 
 def test_a_whole_run_lacks_nothing(tmp_path: Path) -> None:
