@@ -4,11 +4,13 @@ import importlib
 import importlib.util
 import os
 import re
+import runpy
 import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -16,6 +18,7 @@ import yaml
 import tomserve
 from tests.conftest import ROOT, Endpoint, running
 from tests.helpers.documents import ELSEWHERE, Reader, commands, files, programs
+from tests.helpers.examples import copied_example
 from tomserve.cli.app import VARIABLES
 from tomserve.errors import TomserveError
 from tomserve.workflows import evaluate
@@ -109,17 +112,12 @@ def _text(page: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def generated() -> ModuleType:
-    """The module that fills pages."""
-    spec = importlib.util.spec_from_file_location("generated", DOCS / "generated.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def generated() -> Any:
+    """What the module holds that fills pages."""
+    return SimpleNamespace(**runpy.run_path(str(DOCS / "generated.py")))
 
 
-def test_docstrings_become_markdown(generated: ModuleType) -> None:
+def test_docstrings_become_markdown(generated: Any) -> None:
     assert generated.escaped("a <b> | `<c> | d` & e") == "a &lt;b> &#124; `<c> | d` &amp; e"
     assert generated._prose("One.\n\n>>> 1\n1\n\nHow\n    run: its name.\n    more of it.") == (
         "One.\n\n```pycon\n>>> 1\n1\n```\n\n- **How.** run: its name.\n  more of it."
@@ -137,7 +135,7 @@ def test_docstrings_become_markdown(generated: ModuleType) -> None:
     assert generated.filled("without a mark") == "without a mark"
 
 
-def test_every_field_of_an_experiment_is_listed(generated: ModuleType) -> None:
+def test_every_field_of_an_experiment_is_listed(generated: Any) -> None:
     page = generated.filled((DOCS / "reference/files.md").read_text())
     listed = page.partition("## Experiments")[2].partition("\n## ")[0]
     for field in evaluate.Experiment.model_json_schema(by_alias=True)["properties"]:
@@ -162,19 +160,6 @@ def _texts() -> list[tuple[str, str]]:
     return [(page, (DOCS / page).read_text()) for page in PAGES]
 
 
-def test_every_page_is_reached_from_the_first() -> None:
-    pages = {page.removesuffix(".md") for page in PAGES}
-    found, new = set[str](), ["index"]
-    while new:
-        page = new.pop()
-        found.add(page)
-        folder = page.rpartition("/")[0]
-        trees = re.findall(r"^```\{toctree\}\n(.*?)^```", (DOCS / f"{page}.md").read_text(), re.S | re.M)
-        listed = [f"{folder}/{name}".lstrip("/") for tree in trees for name in re.findall(r"^([\w/-]+)$", tree, re.M)]
-        new += [name for name in listed if name in pages - found]
-    assert found == pages
-
-
 def test_the_page_of_published_benchmarks_names_every_one_of_their_pages() -> None:
     folder = DOCS / "how-to/published"
     listed = set(re.findall(r"^\| \[(\w+)\]\(\1\.md\)", (folder / "index.md").read_text(), re.M))
@@ -194,20 +179,12 @@ def test_commands_that_are_not_run_exist_and_are_still_told() -> None:
     assert set(ELSEWHERE) <= told
 
 
-def test_blocks_of_a_page_are_found() -> None:
-    page = "```sh\nmake eval  # it asks\n\n# alone\ntomserve runs a#b\n```\n```text\nno\n```\n```python\na = 1\n```\n"
-    page += "```{code-block} json\n:caption: a/b.jsonl\n\n{}\n```\n```python\n# c.py\nb = 2\n```\n"
-    assert commands(page) == ["make eval", "tomserve runs a#b"]
-    assert programs(page) == ["a = 1\n"]
-    assert files(page) == {"a/b.jsonl": "{}\n", "c.py": "# c.py\nb = 2\n"}
-
-
 def test_the_reference_names_every_variable_column_and_exit_code(cli, tmp_path: Path) -> None:
     outside = (DOCS / "reference/outside.md").read_text()
     assert not [name for name in VARIABLES if f"`{name}`" not in outside]
     codes = {kind.exit_code for kind in _subclasses(TomserveError)} | {0, 1, 130, 143}
     assert not [code for code in codes if f"\n| {code} |" not in outside]
-    assert "answers scored" in cli("score", _copy_of_example(tmp_path), "--out", tmp_path / "s.csv").out
+    assert "answers scored" in cli("score", copied_example(tmp_path), "--out", tmp_path / "s.csv").out
     columns = (tmp_path / "s.csv").read_text().splitlines()[0].split(",")
     listed = re.findall(r"`([a-z0-9_*]+)`", (DOCS / "reference/files.md").read_text())
     patterns = [name[:-1] for name in listed if name.endswith("*")]
@@ -216,14 +193,6 @@ def test_the_reference_names_every_variable_column_and_exit_code(cli, tmp_path: 
 
 def _subclasses(kind: type[TomserveError]) -> list[type[TomserveError]]:
     return [kind, *(deeper for one in kind.__subclasses__() for deeper in _subclasses(one))]
-
-
-def _copy_of_example(folder: Path) -> Path:
-    run = folder / "example"
-    run.mkdir()
-    for name in ("items.jsonl", "responses.jsonl", "manifest.json"):
-        (run / name).write_bytes((ROOT / "runs/example" / name).read_bytes())
-    return run
 
 
 # What maintainers and reference managers expect

@@ -3,14 +3,12 @@ The page on error bars shows what its commands print, and its sentence for a pap
 The notebooks of the documentation: they run from top to bottom, against a real vLLM, and are kept without outputs."""
 
 import csv
-import importlib.util
+import importlib
 import os
 import random
 import re
-import sys
 import zipfile
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import nbclient
@@ -100,17 +98,7 @@ def test_the_first_page_leads_to_every_study_and_tells_where_every_file_comes_fr
 def script(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Loads one of the programs of the gallery, which find one another in their folder."""
     monkeypatch.syspath_prepend(str(GALLERY))
-
-    def load(name: str) -> ModuleType:
-        spec = importlib.util.spec_from_file_location(name, GALLERY / f"{name}.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, name, module)
-        spec.loader.exec_module(module)
-        return module
-
-    return load
+    return importlib.import_module
 
 
 def test_the_spreadsheets_of_the_exam_are_made_again_to_the_letter(script: Any, tmp_path: Path) -> None:
@@ -119,11 +107,11 @@ def test_the_spreadsheets_of_the_exam_are_made_again_to_the_letter(script: Any, 
         assert (tmp_path / name).read_bytes() == (ANSWERS / name).read_bytes()
 
 
-def test_the_truth_of_the_exam_is_what_the_page_says(script: Any) -> None:
+def test_the_truth_of_the_exam_is_what_the_page_says(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over many sheets the examinees are right as often as their chance says."""
     exam = script("make_exam")
     chance = random.Random(1)
-    exam.SHEETS = 2000
+    monkeypatch.setattr(exam, "SHEETS", 2000)
     asked = exam.questions(chance)
     easy = exam.difficulties(chance, asked)
     for share in exam.CHANCES.values():

@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.conftest import ROOT, Endpoint
 from tests.helpers import batches, harnesses, tombench
 from tests.helpers.dyntom import write_trials
+from tests.helpers.examples import shortened
 from tests.helpers.foreign_files import REAL
 from tests.helpers.prepared import prepared
 from tests.helpers.ssh import new_key
@@ -22,14 +23,18 @@ from tomserve import benchmarks
 ADDRESS = "http://localhost:8000/v1"
 """The address that pages write where a reader puts that of his own endpoint."""
 
-ENOUGH = "66"
-"""The questions that are asked where a page asks all: a story or pair for each task would do, and all take minutes."""
+ENOUGH = "33"
+"""The questions that are asked where a page asks all or hundreds: a story or pair for each task would do, and all take
+minutes."""
 
 CHAINS = "12"
 """The chains that are edited where a page has all edited: each is asked again in many ways."""
 
 WORLDS = "28"
 """The worlds that are generated where a page has more: readers are fitted to all questions about them."""
+
+BUDGET = "200"
+"""The questions that a search may ask where a page has more."""
 
 ELSEWHERE = {
     "make web": "tests/web/test_app.py starts the workbench, looks at it, and ends it",
@@ -114,8 +119,9 @@ def put(words: list[str], *options: str) -> None:
 class Reader:
     """Somebody who follows a page in a folder of his own, with the endpoint of a test at hand.
 
-    `runs` holds the example run, and copies of the runs in `begun` (see `begin`). Evaluations write no report, which
-    takes seconds; the commands that make reports have tests of their own. `said` is what the commands have printed.
+    `runs` holds the example run, and copies of the runs in `begun` (see `begin`); where there are these, half of the
+    example is enough. Evaluations write no report, which takes seconds; the commands that make reports have tests of
+    their own. `said` is what the commands have printed.
     """
 
     folder: Path
@@ -167,6 +173,8 @@ class Reader:
             (self.runs / run).mkdir(parents=True)
             for name in names:
                 shutil.copy(ROOT / "runs" / run / name, self.runs / run / name)
+        if self.begun is not None:
+            shortened(self.runs / "example", 88)
         shutil.copytree(ROOT / "prompts", self.folder / "prompts")
         shutil.copytree(ROOT / "docs/gallery/answers", self.folder / "docs/gallery/answers")
         reply = {"item": "C1/none/false_belief/reality/original", "text": "Answer: unknown"}
@@ -195,7 +203,8 @@ class Reader:
             path.write_text(text)
         for command in commands(page):
             self.type(command)
-        if program := "\n".join(programs(page)).replace(ADDRESS, self.endpoint.url):
+        program = re.sub(r"budget=\d+", f"budget={BUDGET}", "\n".join(programs(page)))
+        if program := program.replace(ADDRESS, self.endpoint.url):
             self._run([*self._python("-c"), "-c", program], program)
 
     def type(self, command: str) -> None:
@@ -217,12 +226,16 @@ class Reader:
         if command in ELSEWHERE:
             self._run(["make", "-n", "-C", str(ROOT), f"VENV={self.venv}", *words[1:]], command)
             return
+        if words[:2] == ["tomserve", "stability"] or (words[1] == "eval" and {"--variants", "worlds"} & set(words)):
+            put(words, "--limit", ENOUGH)
+            if "worlds" in words and "--path" not in words:
+                put(words, "--path", str(self._worlds()))
         if words[0] == "make":
             words += ["-C", str(ROOT), f"VENV={self.venv}"]
             if words[1] == "eval" and not any(word.startswith("MODEL=") for word in words):
                 words.append("MODEL=my-model")  # the endpoint of this test serves two
-            if words[1] == "eval" and not any(word.startswith("LIMIT=") for word in words):
-                words.append(f"LIMIT={ENOUGH}")
+            if words[1] == "eval":
+                words = [*(word for word in words if not word.startswith("LIMIT=")), f"LIMIT={ENOUGH}"]
             if words[1] == "faithfulness":
                 words.append(f"LIMIT={CHAINS}")
         elif words[1] == "causal" and "--plan" not in words:
@@ -238,10 +251,12 @@ class Reader:
         elif words[1] == "generate" and "--worlds" in words:
             put(words, "--worlds", WORLDS)
         elif words[1] == "search":
-            put(words, "--budget", "200")
+            put(words, "--budget", BUDGET)
             words += ["--no-report", "my-model"]
         elif words[1] == "eval" and not {"--benchmark", "--limit"} & set(words):
             words += ["--limit", ENOUGH]
+        elif words[1] == "shard" and "--limit" not in words:
+            put(words, "--limit", ENOUGH)
         elif "--benchmark" in words and words[1] == "eval" and "--model" not in words:
             words += ["--model", "my-model"]
         if words[1] in ("eval", "stability") and not any(word.startswith("ARGS=") for word in words):
