@@ -26,15 +26,16 @@ PATIENCE = 120_000
 """Milliseconds that anything on a page may take to come, on a machine that does much else."""
 
 
-def axe_findings(page: Any) -> list[str]:
-    """What axe has to say against the page: each broken rule, and where first."""
+def axe_findings(page: Any, within: str = "html") -> list[str]:
+    """What axe has to say against the page, or a part of it: each broken rule, and where first."""
     page.evaluate((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text())
     # Addresses of items (#item=...) are no parts of the page, for which that rule takes them. A picture is one image,
     # and the rows of a table are alike.
     return list(
         page.evaluate(
-            """async () => (await axe.run({ exclude: ["svg > *", "tbody tr:nth-child(n+4)"] }, { rules: { 'skip-link': { enabled: false } } })).violations
-                .map((found) => `${found.id}: ${found.nodes[0].target} ${found.nodes[0].failureSummary}`)"""
+            """async (within) => (await axe.run({ include: [within], exclude: ["svg > *", "tbody tr:nth-child(n+4)"] }, { rules: { 'skip-link': { enabled: false } } })).violations
+                .map((found) => `${found.id}: ${found.nodes[0].target} ${found.nodes[0].failureSummary}`)""",
+            within,
         )
     )
 

@@ -2,6 +2,7 @@
 What charts are drawn with: numbers on axes, names that fit, and pictures as wide as they have to be."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,56 +14,55 @@ from tests.helpers.reports import Elements, data_of, hitom_run, run_folder
 from tomserve.errors import ConfigError
 from tomserve.reporting.drawing import spread, text_width, ticks, wrap
 from tomserve.reporting.figure_export import subset_font
-from tomserve.reporting.html.charts import BLUES, Fit, Point, points
+from tomserve.reporting.html.charts import BLUES, Fit, Line, Picture, Point, points
 from tomserve.reporting.html.report import report_html, write_report
 from tomserve.reporting.pdf import pdf
 from tomserve.runs.scores import load_scores
-from tomserve.studies import Study, compute
+from tomserve.studies import (
+    GOOD,
+    Card,
+    Chance,
+    Context,
+    Figure,
+    Panel,
+    Section,
+    Study,
+    Verdict,
+    Versions,
+    compute,
+)
 
-STUDY = """
-import polars as pl
-from tomserve.studies import Card, Chance, Study, Verdict, Versions, GOOD
 
-
-def tables(scores, intervals):
+def own_tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     right = scores.group_by("model", "strategy").agg(share=pl.col("correct").mean()).sort("model", "strategy")
     return {"mine": right.collect()}
 
 
-def figures(tables, context):
-    from .drawing import figure
+def own_figures(tables: Mapping[str, pl.DataFrame], context: Context) -> list[Figure]:
+    frame = tables["mine"]
+    marks = [Point(row["strategy"], "right", row["share"], None, None) for row in frame.iter_rows(named=True)]
+    line = Line(context.chance["all"], "doors")
+    chart = points(marks, frame["strategy"].to_list(), ["right"], (0, 1), [line], "share")
+    panel = Panel("Everything", Picture(chart, "My own picture of everything, with doors"))
+    section = Section("doors", "Behind which door?", "Doors")
+    return [Figure("doors", "Doors", section, "What doors hide.", ("mine",), (panel,))]
 
-    return [figure(tables["mine"], context.chance["all"])]
 
-
-def verdicts(tables, context):
+def own_verdicts(tables: Mapping[str, pl.DataFrame], context: Context) -> list[Verdict]:
     card = Card("Is it mine?", "Certainly", GOOD, (("all", f"guessing gives {context.chance['all']:.2f}."),))
     return [Verdict(model, ("A line of my own",), (card,)) for model in tables["mine"]["model"].unique()]
 
 
-STUDY = Study(
+OWN = Study(
     name="of my own",
-    tables=tables,
-    figures=figures,
-    verdicts=verdicts,
+    tables=own_tables,
+    figures=own_figures,
+    verdicts=own_verdicts,
     notes=lambda intervals: {"mine": "How much is right."},
     chance=lambda items: Chance({"all": 0.125}, f"one of eight doors, {len(list(items))} times"),
     versions=Versions("kind", "plain", ("place",)),
     labels={"kind": "Sort"},
 )
-"""
-DRAWING = """
-from tomserve.reporting.html.charts import Line, Picture, Point, points
-from tomserve.studies import Figure, Panel, Section
-
-
-def figure(frame, chance):
-    marks = [Point(row["strategy"], "right", row["share"], None, None) for row in frame.iter_rows(named=True)]
-    chart = points(marks, frame["strategy"].to_list(), ["right"], (0, 1), [Line(chance, "doors")], "share")
-    panel = Panel("Everything", Picture(chart, "My own picture of everything, with doors"))
-    section = Section("doors", "Behind which door?", "Doors")
-    return Figure("doors", "Doors", section, "What doors hide.", ("mine",), (panel,))
-"""
 
 
 @pytest.fixture
@@ -78,12 +78,8 @@ def run(tmp_path: Path) -> Path:
     return run_folder(tmp_path / "r", answers, items)
 
 
-def test_a_study_of_ones_own_brings_its_figure_its_verdict_and_its_chance(run: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    (folder / "study.py").write_text(STUDY)
-    (folder / "drawing.py").write_text(DRAWING)
-    text = report_html([str(run)], study=f"{folder}/")
+def test_a_study_of_ones_own_brings_its_figure_its_verdict_and_its_chance(run: Path) -> None:
+    text = write_report([str(run)], analysis=compute(load_scores(str(run)), OWN)).read_text()
     page = Elements(text)
     narrow, picture = page.all("svg")  # of the first screen on a phone and elsewhere
     assert {one["aria-label"] for one in (narrow, picture)} == {"My own picture of everything, with doors"}
@@ -125,8 +121,6 @@ def test_a_study_without_any_table_of_accuracy_has_items_and_factors(run: Path) 
 
 
 def test_figures_that_cannot_be_told_apart_are_refused(run: Path) -> None:
-    from tomserve.studies import Figure, Section
-
     def study(*figures: Figure) -> Study:
         return Study(name="mine", tables=lambda scores, intervals: {}, figures=lambda tables, context: figures)
 

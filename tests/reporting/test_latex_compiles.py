@@ -3,7 +3,7 @@
 Skipped where pdflatex is missing; with NEED_LATEX=1 (as CI sets it) that is a failure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -32,27 +32,35 @@ def written(tables: Mapping[str, pl.DataFrame], folder: Path, **options: Mapping
     return made
 
 
+def under_names(tables: Mapping[str, pl.DataFrame], models: Sequence[str]) -> dict[str, pl.DataFrame]:
+    """Tables of one model as those of several that are called so, which takes less time than computing them."""
+    return {
+        name: pl.concat(table.with_columns(model=pl.lit(model)) for model in models)
+        if "model" in table.columns
+        else table
+        for name, table in tables.items()
+    }
+
+
 def test_all_tables_of_all_studies_compile_and_fit_the_page(tmp_path: Path) -> None:
     tables: dict[str, pl.DataFrame] = {}
     layouts: dict[str, Layout] = {}
     notes: dict[str, str] = {}
     for study in every():
         (tmp_path / study).mkdir()
-        analysis = compute(score_table(study, tmp_path / study, MODELS[1:3]), study)
+        analysis = compute(score_table(study, tmp_path / study, MODELS[1:2]), study)
         assert any(table.height for table in analysis.tables.values()), study
-        tables |= {f"{study}_{name}": table for name, table in analysis.tables.items()}
+        made = under_names(analysis.tables, MODELS[1:3])
+        tables |= {f"{study}_{name}": table for name, table in made.items()}
         layouts |= {f"{study}_{name}": layout for name, layout in analysis.study.layouts.items()}
         notes |= {f"{study}_{name}": note for name, note in analysis.notes.items()}
     written(tables, tmp_path / "out", layouts=layouts, notes=notes)
 
 
 def test_names_of_models_do_not_lead_off_the_page(tmp_path: Path) -> None:
-    analysis = compute(score_table("perturbed", tmp_path, (MODELS[0], *MODELS[3:])), "perturbed")
-    tables = {
-        "laid": analysis.tables["accuracy"],
-        "accuracy": analysis.tables["accuracy"],
-        "chains": analysis.tables["chains"],
-    }
+    analysis = compute(score_table("perturbed", tmp_path, ("m",)), "perturbed")
+    made = under_names(analysis.tables, (MODELS[0], *MODELS[3:]))
+    tables = {"laid": made["accuracy"], "accuracy": made["accuracy"], "chains": made["chains"]}
     written(tables, tmp_path / "out", layouts={"laid": analysis.study.layouts["accuracy"]})
 
 

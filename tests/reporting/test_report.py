@@ -1,12 +1,10 @@
-"""The HTML report without a browser: what it says, that nothing in it can run, that it is small and always the same."""
+"""The HTML report without a browser: what it says, and that nothing in it can run. tests/interop/test_artefact.py has the
+same runs give the same bytes."""
 
 import base64
 import hashlib
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.conftest import ROOT, make_item
+from tests.conftest import make_item
 from tests.helpers.reports import PAYLOADS, Elements, data_of, run_folder
 from tomserve.benchmarks.perturbed.stages import PERTURBATIONS
 from tomserve.errors import ConfigError
@@ -24,8 +22,9 @@ from tomserve.reporting.html import page as page_module
 from tomserve.reporting.html.charts import Line, Picture, Point, points
 from tomserve.reporting.html.report import report_html, write_report
 from tomserve.reporting.html.sources import load_sources, provenance
+from tomserve.runs.scores import load_scores
 from tomserve.scoring.table import write_scores
-from tomserve.studies import Context, Figure, Verdict, load_study
+from tomserve.studies import Context, Figure, Study, Verdict, compute, load_study
 from tomserve.studies.presentation import one_line, percent
 
 
@@ -139,23 +138,16 @@ def test_several_runs_make_one_report_here(pair: Path, tmp_path: Path, monkeypat
     assert len(found["items"]) == 176  # the same items once
 
 
-@pytest.mark.parametrize(
-    ("runs", "said"),
-    [
+def test_what_no_report_can_be_made_of_is_refused(example: Path, tmp_path: Path) -> None:
+    empty = run_folder(tmp_path / "empty", {"vanilla": {}}, [make_item()])
+    for runs, said in (
         (["nowhere.parquet"], "nowhere.parquet: no such file"),
         (["./nowhere"], "no run there"),
-        (["EXAMPLE", "EXAMPLE"], "given twice"),
-    ],
-)
-def test_what_is_no_run_is_refused(example: Path, runs: list[str], said: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(said)):
-        report_html([run.replace("EXAMPLE", str(example)) for run in runs])
-
-
-def test_a_run_without_answers_is_refused(tmp_path: Path) -> None:
-    folder = run_folder(tmp_path / "empty", {"vanilla": {}}, [make_item()])
-    with pytest.raises(ConfigError, match="nothing was answered yet"):
-        report_html([str(folder)])
+        ([str(example)] * 2, "given twice"),
+        ([str(empty)], "nothing was answered yet"),
+    ):
+        with pytest.raises(ConfigError, match=re.escape(said)):
+            report_html(runs)
 
 
 def test_an_unwritable_place_is_said(tmp_path: Path) -> None:
@@ -447,32 +439,14 @@ def test_no_credential_of_a_manifest_is_shown(hostile: str) -> None:
     assert found["revision"] == "unknown"
 
 
-# always the same, and small
-
-
-@pytest.mark.system
-def test_the_same_runs_give_the_same_bytes(example: Path, whole: str) -> None:
-    code = f"from tomserve.reporting.html.report import report_html; print(report_html([{str(example)!r}]), end='')"
-    for seed in ("1", "2"):
-        env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=env)
-        assert hashlib.sha256(done.stdout).digest() == hashlib.sha256(whole.encode()).digest()
-
-
-OWN = """
-import polars as pl
-from tomserve.studies import Figure, Section, Study
-
-def tables(scores, intervals):
-    right = scores.group_by("model", "strategy").agg(share=pl.col("correct").mean())
-    return {"mine": right.sort("model", "strategy").collect()}
-"""
+# studies of others
 
 
 def test_the_report_of_an_own_study_has_nothing_empty(example: Path, tmp_path: Path) -> None:
     """It draws what can be drawn of any study, the classes in the benchmark's order, and says what there is not."""
-    (tmp_path / "mine.py").write_text(f'{OWN}\nSTUDY = Study(name="mine", tables=tables)\n')
-    page = report_html([str(example)], study=str(tmp_path / "mine.py"))
+    study = Study(name="mine", tables=lambda scores, intervals: {"mine": scores.select(pl.len()).collect()})
+    analysis = compute(load_scores(str(example)), study)
+    page = write_report([str(example)], tmp_path / "r.html", analysis=analysis).read_text()
     assert "This study gives no verdicts in words; its tables are below." in page
     assert 'class="cards"' not in page
     assert 'class="lead"' not in page
