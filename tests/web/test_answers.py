@@ -328,7 +328,7 @@ def two(tmp_path: Path) -> Path:
     return first
 
 
-def test_it_says_what_compare_says(two: Path, out: Path) -> None:
+def test_it_says_what_compare_says_and_its_flips_are_paged_and_filtered(two: Path, out: Path) -> None:
     del two
     facts = analyses.compare(out, ["example", "second"], {"strategies": None, "common": False})
     found = plain("example", "second")
@@ -341,6 +341,16 @@ def test_it_says_what_compare_says(two: Path, out: Path) -> None:
     assert effects["total"] == found.effects.height
     assert (changes["name"], changes["total"]) == ("changes", 12)  # six kinds for each of two strategies
     assert changes["note"].startswith("harmful: ")
+    every = pl.read_parquet(out / "flips.parquet")
+    first = analyses.flips_page(Result(out), 1)
+    rows = [row for page in range(1, first.pages + 1) for row in analyses.flips_page(Result(out), page).rows]
+    assert [(row["item"], row["strategy"]) for row in rows] == every.select("item", "strategy").rows()
+    lost = analyses.flips_page(Result(out), 1, kind="lost", strategy="cot", item="c1/")
+    wanted = every.filter(pl.col("item").str.starts_with("C1/"), flip="lost", strategy="cot")
+    assert lost.total == wanted.height > 0
+    assert analyses.flips_page(Result(out), 99).page == first.pages
+    assert analyses.flips_page(Result(out), 1, kind="gained").total == facts["gained"]
+    assert analyses.flips_page(Result(out), 1, item="no such item").rows == ()
 
 
 def test_it_tests_against_a_margin(two: Path, out: Path) -> None:
@@ -352,21 +362,6 @@ def test_it_tests_against_a_margin(two: Path, out: Path) -> None:
     margins = analyses.comparison_tables(Result(out))[1]
     assert (margins["title"], margins["total"]) == ("Is B as good as A, up to the margin?", 2)
     assert [row[-1] for row in margins["rows"]] == found.margins["verdict"].to_list()
-
-
-def test_flips_are_paged_and_filtered(two: Path, out: Path) -> None:
-    del two
-    facts = analyses.compare(out, ["example", "second"], {"strategies": None, "common": False})
-    every = pl.read_parquet(out / "flips.parquet")
-    first = analyses.flips_page(Result(out), 1)
-    rows = [row for page in range(1, first.pages + 1) for row in analyses.flips_page(Result(out), page).rows]
-    assert [(row["item"], row["strategy"]) for row in rows] == every.select("item", "strategy").rows()
-    lost = analyses.flips_page(Result(out), 1, kind="lost", strategy="cot", item="c1/")
-    wanted = every.filter(pl.col("item").str.starts_with("C1/"), flip="lost", strategy="cot")
-    assert lost.total == wanted.height > 0
-    assert analyses.flips_page(Result(out), 99).page == first.pages
-    assert analyses.flips_page(Result(out), 1, kind="gained").total == facts["gained"]
-    assert analyses.flips_page(Result(out), 1, item="no such item").rows == ()
 
 
 def test_other_questions_are_refused_unless_only_common_ones_are_wanted(two: Path, out: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.conftest import ROOT, Endpoint, completion, fill
 from tests.helpers.browsing import Served, Started, Visitor, axe_findings, beside, served, visiting
-from tests.helpers.examples import copied_run
+from tests.helpers.examples import copied_run, shortened
 from tests.helpers.queues import put
 from tomserve.content.paths import runs_root
 from tomserve.web import run_index
@@ -69,7 +69,7 @@ def form_of(address: str) -> tuple[str, ...]:
 def test_every_page_passes_axe_and_fits_and_its_links_lead_somewhere(me: Visitor, bench: Served, monkeypatch) -> None:
     monkeypatch.setenv("TOMSERVE_CONTENT", str(ROOT))
     for name in ("deep/example", "long-name-of-a-run-" * 6):
-        copied_run(runs_root() / name)
+        shortened(copied_run(runs_root() / name), 40)
     submit(bench, "waits", "failed")
     said = f"no model is served at http://127.0.0.1:9/v1/{'x' * 200}"
     for name, state in (("waits", State.WAITING), ("failed", State.FAILED)):

@@ -7,19 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.examples import change_rows, copied_run, functional_copy
+from tests.helpers.examples import change_rows, functional_copy
 from tests.helpers.queues import until
 from tests.helpers.workbenches import client, example, lab, member, settled
 from tomserve.content.paths import runs_root
 from tomserve.runs.scores import scores_of
-from tomserve.stats.functional import FTOM_1
 from tomserve.studies import analyze, overall_accuracy
 from tomserve.web import leaderboard
 from tomserve.web.accounts import Person
 from tomserve.web.leaderboard import Board, Filters, by_benchmark
 from tomserve.web.run_index import Card, RunIndex
-from tomserve.workflows.functional import read_layers
-from tomserve.workflows.leaderboard import BS, CALLED, NOT_COMPARED, MeasuredModels, make_leaderboard
 
 
 def board(filters: Filters | None = None) -> Board:
@@ -42,28 +39,26 @@ def test_a_share_and_its_interval_are_those_of_the_study_of_the_benchmark() -> N
         assert column.chance == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"benchmark_digest": "sha256:0"}, "was asked another version of the benchmark: repeat with the same one"),
-        ({"benchmark_gold": "other"}, "was scored by other right answers: score it again by the same"),
-        (
-            {"sampling": {"temperature": 0.7, "seed": 0}},
-            "was sampled at temperature 0.7 instead of 0.0: repeat with the same",
-        ),
-        (
-            {"strategies": {"cot": {"digest": "sha256:1"}}},
-            "was asked by prompts of another text or form, or another limit of tokens: repeat with the same",
-        ),
-    ],
-)
-def test_what_was_asked_otherwise_stands_in_another_column(changes: dict[str, Any], said: str) -> None:
-    example("a", model="a")
-    example("b", model="b", **changes)
-    example("c", model="c")  # the column of two models is the first
+OTHERWISE: dict[str, dict[str, Any]] = {
+    "was asked another version of the benchmark: repeat with the same one": {"benchmark_digest": "sha256:0"},
+    "was scored by other right answers: score it again by the same": {"benchmark_gold": "other"},
+    "was sampled at temperature 0.7 instead of 0.0: repeat with the same": {
+        "sampling": {"temperature": 0.7, "seed": 0}
+    },
+    "was asked by prompts of another text or form, or another limit of tokens: repeat with the same": {
+        "strategies": {"cot": {"digest": "sha256:1"}}
+    },
+}
+"""How it is said that a run was asked otherwise, and what its manifest says then."""
+
+
+def test_what_was_asked_otherwise_stands_in_another_column() -> None:
+    for model in "ab":  # the column of two models is the first
+        example(model, model=model)
+    for number, changes in enumerate(OTHERWISE.values()):
+        example(f"other{number}", model=f"other{number}", **changes)
     found = board(Filters(strategy="cot"))
-    assert len(found.columns) == 2
-    assert {column.differs for column in found.columns} == {"", said}
+    assert sorted(column.differs for column in found.columns) == sorted(["", *OTHERWISE])
     assert all(len(row.cells) == 1 for row in found.rows)
 
 
@@ -111,32 +106,23 @@ def test_a_run_whose_replies_mostly_cannot_be_read_is_not_ranked_and_a_broken_on
 
 
 @pytest.mark.system
-def test_the_three_layers_of_a_model_stand_in_a_table_of_their_own() -> None:
-    for part in ("worlds", "inside"):
-        copied_run(runs_root() / "functional-mine" / part, f"functional-example/{part}")
+def test_layers_of_models_stand_in_a_table_of_their_own_and_are_compared_as_the_terminal_compares_them() -> None:
+    """tests/workflows/test_leaderboard.py has what the terminal says of these two models."""
+    for model, strategy in (("a", "vanilla"), ("b", "letters")):
+        functional_copy(runs_root() / f"of-{model}", model, strategy)
     found = board()
-    ((row,),) = found.layers
-    assert (row.run, row.part, row.layers.cases) == ("functional-mine", "functional-mine/worlds", 145)
+    (row,) = found.layers[0]
+    assert (row.run, row.part, row.layers.cases) == ("of-a", "of-a/worlds", 145)
     assert (row.layers.ftom[0], row.layers.c[0]) == (None, None)
+    why = "was asked by letters instead of vanilla"
+    (apart,) = found.not_compared
+    assert (apart.model, apart.score, apart.why) == ("b", "FToM_BS", f"{why}: repeat with the same strategy")
+    for form in ("", ".csv", ".html"):
+        assert why in settled(client(), f"/leaderboard{form}").text, form
     text = client().get("/leaderboard").text
     assert "Three layers of functional Theory of Mind" in text
     assert "0.35 to 0.80" in text
     assert re.search(r'<span class="soft">0\.\d\d<small>no C \(mechanism\): the verdict on it is: ', text), "C is grey"
-
-
-@pytest.mark.system
-def test_the_layers_are_compared_as_the_terminal_compares_them() -> None:
-    strategies = {"a": "vanilla", "b": "letters", "c": "vanilla"}
-    folders = [functional_copy(runs_root() / f"of-{model}", model, by) for model, by in strategies.items()]
-    known = tuple(read_layers(folder, [folder / "worlds"], folder / "inside") for folder in folders)
-    terminal = make_leaderboard(MeasuredModels(known, {}), FTOM_1).tables
-    found = board()
-    assert [one.model for one in found.layers[0]] == list(terminal[BS]["model"]) == ["a", "c"]
-    apart = [(one.model, one.score, one.why) for one in found.not_compared]
-    assert apart == [(model, CALLED[score], why) for model, score, why in terminal[NOT_COMPARED].rows()]
-    why = "was asked by letters instead of vanilla"
-    for form in ("", ".csv", ".html"):
-        assert why in settled(client(), f"/leaderboard{form}").text, form
 
 
 def test_the_page_links_runs_and_its_files_say_the_same() -> None:

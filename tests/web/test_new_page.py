@@ -331,19 +331,3 @@ def test_a_plan_is_made_once_for_all_that_bears_on_it(monkeypatch: pytest.Monkey
     monkeypatch.setattr(planning, "WAITING", threading.BoundedSemaphore(1))
     planning.WAITING.acquire()
     assert find_plan(Experiment(benchmark="hitom"), 1e9) is None  # and nobody waits where too many do
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"benchmark": "pertrubed"}, "did you mean"),
-        ({"benchmark": "perturbed", "where": ("perturbation=nothing",)}, "perturbation"),
-        ({"benchmark": "perturbed", "variants": ("all", "x")}, "--variants"),
-        ({"benchmark": "perturbed", "repeats": 3}, "--repeats 3"),
-        ({"benchmark": "items", "path": "nowhere.jsonl"}, "nowhere.jsonl"),
-        ({"benchmark": "perturbed", "gold": "x"}, "--gold"),
-    ],
-)
-def test_errors_are_those_of_the_command_line(fields: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        find_plan(Experiment.model_validate(fields))

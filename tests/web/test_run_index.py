@@ -375,7 +375,7 @@ def overviewed(register: RunIndex, **filters: Any) -> list[str]:
     return [row.line.name for row in shown.rows]
 
 
-def test_filters_and_sorting(several: RunIndex) -> None:
+def test_filters_sorting_what_failed_and_what_there_is(several: RunIndex) -> None:
     assert overviewed(several, model="small", sort="name", down=False) == ["a", "deep/c"]
     assert overviewed(several, text="ODD large") == ["b"]
     assert overviewed(several, tag="pilot") == ["b"]
@@ -384,9 +384,6 @@ def test_filters_and_sorting(several: RunIndex) -> None:
     assert overviewed(several, text="a b c nothing") == []
     assert [name for name in overviewed(several, sort="made") if name in ("a", "b", "deep/c")] == ["b", "deep/c", "a"]
     assert overviewed(several, sort="name", down=True) == sorted(overviewed(several), reverse=True)
-
-
-def test_what_failed_and_what_there_is(several: RunIndex) -> None:
     shown = run_status.overview(several, Person())
     assert [row.line.name for row in shown.failed] == ["f"]
     assert shown.choices["model"] == {"small": 2, "Large": 1, "x": 3}
