@@ -4,7 +4,7 @@ import io
 import itertools
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from aiohttp import web
 from rich.console import Console
 
 import tomserve
-from tests.conftest import Endpoint, Outcome, completion, fill, running
+from tests.conftest import Cli, Endpoint, completion, fill, running
 from tests.helpers.examples import functional_copy
 from tests.helpers.functional_tables import without_layer_tables
 from tomserve.benchmarks.worlds.benchmark import load
@@ -50,7 +50,6 @@ from tomserve.workflows.leaderboard import (
     write_leaderboard,
 )
 
-Cli = Callable[..., Outcome]
 HOSTILE = "[<b>x](javascript:alert(1))"
 UNREAD, REFUSED = "babbler", "refused"
 
@@ -139,10 +138,10 @@ def board_of(*done: FunctionalResult, folder: Path | None = None) -> Leaderboard
     return make_leaderboard(MeasuredModels(done, {}), FTOM_1, folder)
 
 
-def weighted_otherwise(done: tuple[FunctionalResult, ...]) -> Leaderboard:
+def weighted_otherwise(done: FunctionalResult) -> Leaderboard:
     formula = weighted_formula(0, 1, 0)
-    anew = tuple(replace(one, analysis=analyze_layers(combine_parts(one.runs, one.inside)[1], formula)) for one in done)
-    return make_leaderboard(MeasuredModels(anew, {}), formula)
+    anew = replace(done, analysis=analyze_layers(combine_parts(done.runs, done.inside)[1], formula))
+    return make_leaderboard(MeasuredModels((anew,), {}), formula)
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +160,6 @@ def in_a_line(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.mark.system
 def test_models_that_were_asked_the_same_are_ranked(whole: Leaderboard) -> None:
     board = whole
     assert set(board.tables) == {BS}, "no model is measured inside, which one sentence says"
@@ -215,18 +213,6 @@ def test_a_model_that_was_asked_something_else_is_listed_apart(
     assert "three,ftom_bs," in (tmp_path / f"{NOT_COMPARED}.csv").read_text()
 
 
-@pytest.mark.system
-def test_a_model_asked_by_another_strategy_is_ranked_nowhere_and_listed_with_the_reason(tmp_path: Path) -> None:
-    folders = [
-        functional_copy(tmp_path / model, model, strategy) for model, strategy in (("a", "vanilla"), ("b", "letters"))
-    ]
-    board = board_of(*(read_layers(folder, [folder / "worlds"], folder / "inside") for folder in folders))
-    assert (list(board.tables[BS]["model"]), ALL in board.tables) == (["a"], False)
-    why = "was asked by letters instead of vanilla: repeat with the same strategy"
-    assert board.tables[NOT_COMPARED].rows() == [("b", "ftom_bs", why)]
-    assert "left out of the ranks" not in printed(board)
-
-
 def test_nothing_is_certain_of_few_scenarios(told: dict[str, tuple[FunctionalResult, ...]], tmp_path: Path) -> None:
     board = board_of(told["few"][0], told["few"][1])
     frame = board.tables[BS]
@@ -276,7 +262,7 @@ def test_a_model_whose_replies_are_lacking_is_not_ranked(told: dict[str, tuple[F
 
 def test_an_error_is_told_in_short(told: dict[str, tuple[FunctionalResult, ...]]) -> None:
     error = ConfigError("the server \x1b[2J is gone. " + "It was there before. " * 30)
-    board = make_leaderboard(MeasuredModels(told["all"], {"gone": error, "long": ConfigError("x" * 400)}), FTOM_1)
+    board = make_leaderboard(MeasuredModels(told["few"][:1], {"gone": error, "long": ConfigError("x" * 400)}), FTOM_1)
     why = dict(board.tables[APART].iter_rows())
     assert why["gone"] == "not measured: the server [2J is gone"
     assert len(why["long"]) <= len("not measured: ") + 160
@@ -285,7 +271,7 @@ def test_an_error_is_told_in_short(told: dict[str, tuple[FunctionalResult, ...]]
 def test_the_page_says_all_and_reads_on_a_telephone(
     told: dict[str, tuple[FunctionalResult, ...]], whole: Leaderboard, tmp_path: Path
 ) -> None:
-    done = told["all"][0]
+    done = told["few"][0]
     board = replace(whole, reports={"one": tmp_path / "a:b/report.html"})
     page = write_leaderboard(board, tmp_path)[-1].read_text("utf-8")
     assert f"tomserve {tomserve.__version__} on 20" in page
@@ -300,7 +286,7 @@ def test_the_page_says_all_and_reads_on_a_telephone(
         assert f'scope="col">{said}</th>' in page
         assert f'data-label="{said}"' in page
     (done.folder / "report.html").touch()
-    assert board_of(done).reports == {"one": done.folder / "report.html"}
+    assert board_of(done).reports == {"three": done.folder / "report.html"}
 
 
 def test_where_c_was_measured_is_said(whole: Leaderboard, tmp_path: Path) -> None:
@@ -331,12 +317,12 @@ def test_names_of_strangers_are_inert(told: dict[str, tuple[FunctionalResult, ..
     assert "\x1b[2J" not in printed(hostile)
 
 
-@pytest.mark.system
 def test_files_of_an_earlier_leaderboard_do_not_stay(told: dict[str, tuple[FunctionalResult, ...]], tmp_path) -> None:
-    write_leaderboard(board_of(*told["few"]), tmp_path)
+    three, _, unread, _ = told["few"]
+    write_leaderboard(board_of(three, unread), tmp_path)
     assert (tmp_path / "not_ranked.md").exists()
     (tmp_path / "mine.csv").touch()
-    board = weighted_otherwise(told["all"])
+    board = weighted_otherwise(three)
     assert any("weights of B and S are 0" in said for said in board.sentences)
     write_leaderboard(board, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"not_ranked.csv", "not_ranked.md", NOTES, PAGE, "mine.csv"}
@@ -376,9 +362,19 @@ def test_who_stops_it_stops_all_of_it(endpoint: Endpoint, few: Path, tmp_path: P
 
 
 @pytest.mark.system
-def test_a_wide_table_needs_no_scrolling(told: dict[str, tuple[FunctionalResult, ...]], tmp_path, browser: Any) -> None:
+def test_a_model_asked_by_another_strategy_is_listed_with_the_reason_and_the_page_needs_no_scrolling(
+    tmp_path: Path, browser: Any
+) -> None:
+    folders = [
+        functional_copy(tmp_path / model, model, strategy) for model, strategy in (("a", "vanilla"), ("b", "letters"))
+    ]
+    board = board_of(*(read_layers(folder, [folder / "worlds"], folder / "inside") for folder in folders))
+    assert (list(board.tables[BS]["model"]), ALL in board.tables) == (["a"], False)
+    why = "was asked by letters instead of vanilla: repeat with the same strategy"
+    assert board.tables[NOT_COMPARED].rows() == [("b", "ftom_bs", why)]
+    assert "left out of the ranks" not in printed(board)
     page = browser.new_page(viewport={"width": 400, "height": 800})
-    page.goto(write_leaderboard(board_of(*told["all"], told["few"][0]), tmp_path)[-1].as_uri())
+    page.goto(write_leaderboard(board, tmp_path)[-1].as_uri())
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     ends = page.evaluate("[...document.querySelectorAll('td')].map(one => one.getBoundingClientRect().right)")
     assert max(ends) <= 400

@@ -14,7 +14,7 @@ from tests.conftest import Endpoint, running
 from tests.helpers.answerers import Answerer
 from tests.helpers.mechanism import write_items
 from tests.helpers.subjects import build
-from tomserve.errors import ConfigError, RunMismatchError
+from tomserve.errors import ConfigError
 from tomserve.items import Item
 
 needs_extra = pytest.mark.skipif(
@@ -43,11 +43,6 @@ def test_a_model_is_examined_within_a_running_loop_and_nothing_is_printed(items:
     assert run.manifest.complete
     (row,) = tomserve.analyze(run.scores(), "causal")["headline"].to_dicts()
     assert (row["items"], row["eligible"], row["layer"], row["alpha"]) == (24, 24, 3, 0.1)
-    before = (tmp_path / "mine/scores.parquet").stat().st_mtime_ns
-    tomserve.examine(str(folder), str(items), run=tmp_path / "mine", **options)
-    assert (tmp_path / "mine/scores.parquet").stat().st_mtime_ns == before, "what is there is not measured again"
-    with pytest.raises(RunMismatchError, match=r"settings\.seed of this run is 0, now it would be 1"):
-        tomserve.examine(folder, items, seed=1, run=tmp_path / "mine", **options)
 
 
 @pytest.mark.parametrize(
