@@ -99,8 +99,6 @@ def test_weights_that_are_not_there_are_refused_and_not_drawn_at_random(cli: Cli
         (("--items", "perturbed"), "has no cases"),
         (("--items", "nosuch.jsonl"), "cannot be read"),
         (("--where", "nosuch=1"), "unknown factor 'nosuch'"),
-        (("--revision", "abc"), "has no revisions; leave --revision out"),
-        (("./nosuch",), "there is no such folder"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_before_anything_is_made(
@@ -110,11 +108,6 @@ def test_what_cannot_be_measured_is_refused_before_anything_is_made(
     assert said in refused(cli, *arguments, *among, "--plan"), "an estimate of what cannot be is none"
     assert said in refused(cli, *arguments, *among)
     assert not (tmp_path / "runs").exists()
-
-
-def test_models_that_cannot_be_measured(cli: Cli, folder: Path) -> None:
-    changed(folder, quantization_config={"quant_method": "gptq"})
-    assert "its weights are quantised (gptq)" in refused(cli, folder)
 
 
 def test_without_torch_the_command_that_installs_it_is_said(cli: Cli, items: Path, monkeypatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import tomserve
 from tests.conftest import Cli
-from tests.helpers.examples import copied_example
+from tests.helpers.examples import copied_example, shortened
 from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
 from tests.helpers.ssh import needs_ssh, new_key
 from tomserve.content.paths import cache_root
@@ -16,7 +16,7 @@ from tomserve.content.paths import cache_root
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    return copied_example(tmp_path / "runs")
+    return shortened(copied_example(tmp_path / "runs"), 40)
 
 
 def test_a_sealed_run_verifies_and_a_forged_one_exits_with_one(cli: Cli, run: Path) -> None:
