@@ -20,8 +20,6 @@ from tomserve.status import UNANSWERED
 from tomserve.studies import comparison, compute
 from tomserve.studies import comparison as comparing
 
-Command = Cli
-
 
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
@@ -301,7 +299,7 @@ def test_nothing_is_written_where_nobody_counts_or_a_run_is_there(study: Path, t
         run_of(study, tmp_path / "human", tmp_path / "in")
 
 
-def test_the_commands_make_read_score_analyze_and_report(cli: Command, tmp_path: Path) -> None:
+def test_the_commands_make_read_score_analyze_and_report(cli: Cli, tmp_path: Path) -> None:
     own = tmp_path / "jars.py"
     own.write_text(
         "from tests.helpers.questionnaires import items\nfrom tomserve.benchmarks import Benchmark\n"

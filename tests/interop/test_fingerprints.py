@@ -129,8 +129,8 @@ def test_numbers_before_sentences_do_not_count(begin: str, between: str) -> None
 
 
 @pytest.fixture(scope="module")
-def asked() -> dict[str, list[Prompt]]:
-    return {name: list(prompts(known(name), "vanilla", 24)) for name in ("hitom", "perturbed")}
+def asked() -> list[Prompt]:
+    return list(prompts(known("perturbed"), "vanilla", 24))
 
 
 def as_lm_eval(path: Path, asked: list[Prompt]) -> Path:
@@ -142,20 +142,19 @@ def as_lm_eval(path: Path, asked: list[Prompt]) -> Path:
     return samples(path, (row(number, one) for number, one in enumerate(asked)))
 
 
-@pytest.mark.parametrize("name", ["hitom", "perturbed"])
-def test_our_rules_score_prompts_of_a_harness(name: str, asked: dict[str, list[Prompt]], cli, tmp_path: Path) -> None:
-    file = as_lm_eval(tmp_path / "samples_theirs.jsonl", asked[name])
+def test_our_rules_score_prompts_of_a_harness(asked: list[Prompt], cli, tmp_path: Path) -> None:
+    file = as_lm_eval(tmp_path / "samples_theirs.jsonl", asked)
     done = cli("import", "lm-eval", file, "--model", "m", "--run", "theirs", "--strategy", "vanilla")
     assert (done.code, done.err.count("warning")) == (0, 1), done.err
     assert "tomserve's reading and the tool's grade 'exact_match,none' differ in" in done.err
-    assert f"questions: items of {name}, found by their texts" in done.out
+    assert "questions: items of perturbed, found by their texts" in done.out
     assert "tomserve's; the other tool's grade 'exact_match,none' stands beside" in done.out
     scores = load_scores("theirs")
-    assert set(scores["item"]) == {one.item.id for one in asked[name]}
+    assert set(scores["item"]) == {one.item.id for one in asked}
     assert scores["correct"].all(), "by our rules, as every reply is the right label"
     assert not scores["graded_correct"].any(), "the other grade stands beside"
     manifest = json.loads((runs_root() / "theirs/manifest.json").read_text())
-    assert manifest["benchmark"] == name
+    assert manifest["benchmark"] == "perturbed"
     assert manifest["foreign"]["matched"] == scores.height
     assert manifest["foreign"]["counts"] == "tomserve"
     assert manifest["benchmark_items"] > manifest["limit"] == scores.height
@@ -163,32 +162,32 @@ def test_our_rules_score_prompts_of_a_harness(name: str, asked: dict[str, list[P
     assert not load_scores("graded")["correct"].any(), "as the user wishes"
 
 
-def test_prompts_in_a_spreadsheet_are_found(asked: dict[str, list[Prompt]], cli, tmp_path: Path) -> None:
+def test_prompts_in_a_spreadsheet_are_found(asked: list[Prompt], cli, tmp_path: Path) -> None:
     path = tmp_path / "theirs.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
         rows.writerow(["prompt", "text", "correct"])
-        rows.writerows([one.text, one.item.answer, "1"] for one in asked["perturbed"])
+        rows.writerows([one.text, one.item.answer, "1"] for one in asked)
         rows.writerow(["Ann has 3 pens. How many has she?", "3", "1"])
     given = ["import", "csv", path, "--model", "m", "--map", "asked=prompt"]
     done = passes(cli(*given), "taken as they are, as benchmark questions")
     assert (
-        f"{len(asked['perturbed'])} of {len(asked['perturbed']) + 1} replies are to items of perturbed, the others are "
+        f"{len(asked)} of {len(asked) + 1} replies are to items of perturbed, the others are "
         "not (first: theirs.csv, line "
     ) in done.err
     assert "--benchmark perturbed brings those alone" in done.err
     named = cli(*given, "--benchmark", "perturbed", "--run", "those")
     assert named.code == 1
     assert "warning: 1 left out, as it is no question of perturbed (theirs.csv, line" in named.err
-    assert load_scores("those").height == len(asked["perturbed"])
+    assert load_scores("those").height == len(asked)
     kept = json.loads((runs_root() / "those/manifest.json").read_text())["foreign"]
     assert kept["left_out"] == {"is no question of perturbed": 1}
     none = cli(*given, "--benchmark", "none", "--run", "none")
     assert (none.code, none.err) == (0, ""), "nothing is looked for where the user says so"
 
 
-def test_where_nothing_is_graded_our_rules_read(asked: dict[str, list[Prompt]], cli, tmp_path: Path) -> None:
-    rows = [{"asked": one.text, "text": f"Answer: {one.item.answer}"} for one in asked["perturbed"]]
+def test_where_nothing_is_graded_our_rules_read(asked: list[Prompt], cli, tmp_path: Path) -> None:
+    rows = [{"asked": one.text, "text": f"Answer: {one.item.answer}"} for one in asked]
     (tmp_path / "r.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     assert cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m", "--run", "ours").code == 0
     scores = load_scores("ours")

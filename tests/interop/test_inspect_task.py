@@ -98,18 +98,6 @@ def test_inspect_sends_what_eval_sends(both: Both) -> None:
     assert asked(both.theirs) == asked(both.ours)
 
 
-def test_inspect_scores_as_we_do(both: Both) -> None:
-    scores = {row["item"]: row for row in load_scores(str(both.folder)).iter_rows(named=True)}
-    assert {sample.id for sample in both.log.samples} == set(scores)
-    for sample in both.log.samples:
-        row, found = scores[sample.id], sample.scores["tomserve"]
-        assert (found.value, found.answer) == ("C" if row["correct"] else "I", row["answer"]), sample.id
-        kept = {name: row[name] for name in row if name.startswith("chain") or name in ("status", "parse")}
-        kept["answer_matches_last"] = row["answer_matches_last"]
-        assert found.metadata == {name: value for name, value in kept.items() if value is not None}, sample.id
-        assert sample.metadata["cluster"] == row["cluster"]
-
-
 def test_a_log_of_ours_inside_inspect_becomes_a_run_with_the_same_scores(cli: Any, both: Both) -> None:
     passes(cli("import", "inspect", both.log.location.removeprefix("file://"), "--run", "theirs"))
     ours, theirs = load_scores(str(both.folder)), load_scores("theirs")
