@@ -21,16 +21,9 @@ from tests.helpers.documents import Reader, commands
 from tests.helpers.wheels import built_wheel
 from tomserve.runs.manifest import make_portable
 
-PUBLIC = [
-    "Benchmark", "Draw", "Gold", "Item", "Run", "Strategy", "Study", "TomserveError", "__version__", "aask",
-    "analyze", "ask", "compare", "errors", "examine", "functional", "intervene", "load", "load_scores", "read_items",
-    "score", "search",
-]  # fmt: skip
 
-
-def test_the_public_surface_is_what_is_written_here() -> None:
-    assert sorted(tomserve.__all__) == PUBLIC
-    assert all(getattr(tomserve, name) is not None for name in PUBLIC)
+def test_names_are_imported_when_they_are_used() -> None:
+    """tests/test_pins.py has which there are."""
     with pytest.raises(AttributeError):
         tomserve.nothing  # noqa: B018
     code = (
@@ -45,7 +38,7 @@ def test_the_public_surface_is_what_is_written_here() -> None:
 def test_a_users_script_names_the_whole_surface() -> None:
     """`make lint` has mypy read the script: every name has types of its own, and a wrong use of one is found."""
     script = (ROOT / "tests/data/user_script.py").read_text()
-    assert set(re.findall(r"tomserve\.(\w+)", script)) >= {name for name in PUBLIC if name != "__version__"}
+    assert set(re.findall(r"tomserve\.(\w+)", script)) >= {*tomserve.__all__} - {"__version__"}
 
 
 def test_versions_agree() -> None:
@@ -173,15 +166,8 @@ def test_a_wheel_works_from_an_empty_folder(tmp_path: Path, tmp_path_factory: py
         command = [sys.executable, "-m", "tomserve", *arguments]
         return subprocess.run(command, cwd=empty, env=env, capture_output=True, text=True, check=True).stdout
 
-    where = subprocess.run(
-        [sys.executable, "-c", "import tomserve; print(tomserve.__file__)"], cwd=empty, env=env, capture_output=True,
-        text=True, check=True,
-    )  # fmt: skip
-    assert where.stdout.startswith(str(site))
     assert f"ok   content     {site}/tomserve/_content" in run("doctor")
-    assert "C2: 10 tasks" in run("dataset", "validate", "perturbed")
     assert "21 stages" in run("dataset", "validate")
-    assert run("items", "perturbed").count("\n") % 16 == 0
     assert "dbrx-instruct" in run("serve", "dbrx", "--dry-run")
     assert not (site / "tomserve" / "_content" / "runs").exists()
     assert (site / "tomserve/py.typed").exists()
@@ -244,7 +230,8 @@ def test_the_result_that_the_readme_shows_is_that_of_the_gallery() -> None:
 
 
 def test_the_example_run_shows_the_whole_room(cli, tmp_path: Path) -> None:
-    """Committed, so that scoring and analysis can be looked at on a machine with nothing else."""
+    """Committed, so that scoring and analysis can be looked at on a machine with nothing else; tests/test_pins.py has
+    their tables and reports."""
     folder = tmp_path / "example"
     shutil.copytree(
         ROOT / "runs/example", folder, ignore=shutil.ignore_patterns("scores.parquet", ".lock", "*.txt", "*.log")
@@ -254,11 +241,6 @@ def test_the_example_run_shows_the_whole_room(cli, tmp_path: Path) -> None:
     assert json.loads(text)["complete"] is True
     assert not re.search(r'"/|[^.~]/home/|/root/', text), "a path of somebody's machine"
     assert "352 answers scored" in cli("score", folder).out
-    assert cli("analyze", folder, "--intervals", "published", "--format", "csv", "--out", tmp_path / "tables").code == 0
-    written = {path.stem: path.read_text().count("\n") for path in (tmp_path / "tables").glob("*.csv")}
-    assert len(written) == 12
-    assert written.pop("failures") == 1  # none failed
-    assert all(count > 1 for count in written.values()), written
 
 
 def test_the_example_of_three_layers_is_small_and_can_be_analysed(cli, tmp_path: Path) -> None:
@@ -273,17 +255,10 @@ def test_the_example_of_three_layers_is_small_and_can_be_analysed(cli, tmp_path:
         assert path.suffix != ".json" or not re.search(r'"/|[^.~]/home/|/root/|/tmp/', path.read_text()), path
     parts = (tmp_path / "worlds", tmp_path / "inside")
     assert "570 answers scored" in cli("score", parts[0]).out
-    made = cli("analyze", *parts, "--study", "functional", "--format", "csv", "--out", tmp_path / "tables")
-    assert made.code == 0, made.err
-    score = (tmp_path / "tables/score.csv").read_text()
-    assert score.count("\n") == 2, "one model"
-    assert 'reference,ftom-1,"b, s"' in score, "a control reproduces what its map does"
     shown = [line.rstrip() for line in cli("analyze", *parts, "--study", "functional", "--all").out.splitlines()]
     page = (ROOT / "docs/how-to/functional.md").read_text()
     (block,) = re.findall(r"```text\n(model +B .*?)```", page, re.S)
     assert all(line in shown for line in block.splitlines()), "the page shows what it gives"
-    assert cli("report", *parts, "--study", "functional", "--out", tmp_path / "r.html").code == 0
-    assert "FToM" in (tmp_path / "r.html").read_text()
 
 
 def test_manifests_name_no_folder_of_the_machine() -> None:
