@@ -113,8 +113,11 @@ class Visitor:
 
 
 def first_looks(visitor: Visitor, pages: dict[str, str]) -> None:
-    """Look at every page once, and say how long what is computed beside took."""
+    """Look at every page once, and say how long what is computed beside took. The plan of a new experiment is none of
+    it, as the browser asks for it whenever the form changes."""
     for name, address in pages.items():
+        if address == "/new":
+            continue
         seconds = visitor.settle(address)
         print(f"first look  {name:28} {seconds:8.2f} s", flush=True)
         if name in ("run, large", "answers, first page", "compare, two strategies", "leaderboard"):
