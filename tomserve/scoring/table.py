@@ -151,7 +151,8 @@ def read_table(source: str) -> pl.DataFrame:
                 name: pl.String for name, kind in COLUMNS.items() if kind == pl.Boolean or isinstance(kind, pl.List)
             }
             frame = pl.read_csv(path, infer_schema_length=0, schema_overrides={**COLUMNS, **text}, glob=False)
-            frame = frame.with_columns(_guess(frame[name]) for name in frame.columns if name not in COLUMNS)
+            check_columns(frame, str(path))
+            frame = pl.DataFrame([one if one.name in COLUMNS else _guess(one) for one in frame.iter_columns()])
     except UNREAD as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
         raise ConfigError(f"{path}: not a {path.suffix[1:]} table ({reason})") from None
