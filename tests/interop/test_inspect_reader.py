@@ -174,6 +174,10 @@ def test_the_same_questions_asked_in_two_ways_are_not_mixed(cli, tmp_path: Path)
         done = cli("import", "inspect", cold, second)
         assert (done.code, done.out) == (2, "")
         assert "answered before by the same model, asked in another way (temperature: 0.0 and 1.0)" in done.err
+    few, many = (
+        log(tmp_path / f"{n}.eval", {**sample, "id": str(n)}, model_args={"tensor_parallel_size": n}) for n in (1, 8)
+    )
+    passes(cli("import", "inspect", few, many, "--run", "served-otherwise"))
     kind, stern = (
         log(tmp_path / f"{said}.eval", sample, steps=[{"solver": "system", "params": {"template": said}}])
         for said in ("kind", "stern")

@@ -101,6 +101,21 @@ _SENDING = frozenset(
 )
 """What of Inspect's `model_generate_config` says how requests are sent, and changes no reply."""
 
+_SERVING = frozenset(
+    (
+        *(
+            "tensor_parallel_size",
+            "pipeline_parallel_size",
+            "data_parallel_size",
+            "parallelize",
+            "device",
+            "device_map",
+        ),
+        *("gpu_memory_utilization", "swap_space", "batch_size", "max_batch_size", "num_concurrent", "max_retries"),
+    )
+)
+"""What of `model_args` says on what a model is served, and changes no prompt and no sampling."""
+
 LONGEST_ERROR = 2000
 """Most characters that are kept of an error."""
 
@@ -306,6 +321,10 @@ def _lasting(about: SourceAbout) -> dict[str, Any]:
     found = {name: value for name, value in about.settings.items() if name not in _RUNNING}
     if isinstance(config := found.pop("config", None), Mapping):
         found |= {name: value for name, value in config.items() if name in _LIMITS}
+    if isinstance(arguments := found.get("model_args"), str):  # as lm-eval was given them: a=b,c=d
+        arguments = dict(one.partition("=")[::2] for one in arguments.split(","))
+    if isinstance(arguments, Mapping):
+        found["model_args"] = {name: value for name, value in arguments.items() if name.strip() not in _SERVING}
     if isinstance(sampling := found.pop("model_generate_config", None), Mapping):
         found |= {name: value for name, value in sampling.items() if name not in _SENDING}
     return found
