@@ -242,6 +242,12 @@ def test_any_automaton_is_read_step_by_step_and_by_what_is_worked_out_beforehand
             assert bool(audience.endings & ending) == walks
 
 
+def test_what_keeps_nothing_of_those_before_the_last() -> None:
+    found = (together(3), together(0), shared_hearsay(1, 2, 2), apart(3), hearsay(1, 2, 2))
+    assert [audience.memoryless for audience in found] == [True, True, True, False, False]
+    assert (shared_hearsay(1, 6, 2).endings, apart(3).endings) == (2 << 1, 0)
+
+
 def test_agents_without_end_are_refused() -> None:
     with pytest.raises(ValueError, match="agents are bits of a number from 0, not of -2"):
         together(~1)

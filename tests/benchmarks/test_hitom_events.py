@@ -1,5 +1,5 @@
 """Sentences and questions of Hi-ToM in all their wordings: read and written exactly, refused where they cannot be.
-Nested beliefs: settled points one by one, then what must hold of every story, then another implementation."""
+Nested beliefs: settled points one by one, then what must hold of every story, then two other implementations."""
 
 import random
 from itertools import permutations
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.helpers.hitom_stories import AGENTS, OBJECTS, all_beliefs, stories
+from tests.helpers.hitom_stories import AGENTS, OBJECTS, all_beliefs, last_seen_together, stories
 from tomserve.benchmarks.hitom import events, words
 from tomserve.benchmarks.hitom.events import (
     QUESTION_WORDINGS,
@@ -239,3 +239,12 @@ def test_any_story_agrees_with_the_table_of_all_tuples(found: Story, name: Seman
                 assert traced.belief(who, name) == tables[-1].get(who, "unknown")
         puts = [e.container for e in found.events if isinstance(e, Move | Place) and e.object == obj]
         assert trace(found, obj).belief(()) == (puts[-1] if puts else "unknown")
+
+
+@some
+@given(stories(tells=False), semantics, st.permutations(AGENTS), st.integers(1, 5))
+def test_without_tells_nesting_is_joint_witness(found: Story, name: Semantics, order: list[str], n: int) -> None:
+    asked = tuple(order[:n])
+    oracle = last_seen_together(found, asked, "pen")
+    for who in permutations(asked):
+        assert trace(found, "pen").belief(who, name) == oracle

@@ -112,3 +112,13 @@ def questions(rng: random.Random, world: World) -> Iterator[Question]:
         others = {"_".join(rng.choices(states, k=rng.choice([*forms]) + 1)) for _ in range(5)}
         choices = sorted({*right, *others, *rng.sample(states, 4)})
         yield question.model_copy(update={"choices": tuple(rng.sample(choices, len(choices)))})
+
+
+def test_a_wrong_rule_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison is worth something: were a saying believed by nobody, or a face not noticed, it would show."""
+    lexicon = built_in()
+    told = list(draw_worlds(lexicon, len(FAMILIES), 13))
+    heard = rules.hearsay
+    monkeypatch.setattr(rules, "hearsay", lambda speaker, hearers, trusting: heard(speaker, hearers, 0))
+    lines = [item.to_json() for world in told for item in items(world, lexicon)]
+    assert [found for line in lines for found in possible_worlds.disagreements(orjson.loads(line))]

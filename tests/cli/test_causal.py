@@ -99,6 +99,7 @@ def test_weights_that_are_not_there_are_refused_and_not_drawn_at_random(cli: Cli
         (("--items", "perturbed"), "has no cases"),
         (("--items", "nosuch.jsonl"), "cannot be read"),
         (("--where", "nosuch=1"), "unknown factor 'nosuch'"),
+        (("--revision", "abc"), "has no revisions; leave --revision out"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_before_anything_is_made(

@@ -17,6 +17,7 @@ from tomserve.stats.functional import (
     ModelLayers,
     ModelScore,
     Stability,
+    scenario_weights,
     score_models,
     weighted_formula,
     weighted_sum,
@@ -153,6 +154,13 @@ def test_the_order_of_rows_and_models_changes_nothing() -> None:
         mine, theirs = getattr(one["x"], name), getattr(other["x"], name)
         assert (mine.estimate, mine.low, mine.high) == pytest.approx((theirs.estimate, theirs.low, theirs.high))
     assert one["x"].draws["ftom_bs"] == pytest.approx(other["x"].draws["ftom_bs"])
+
+
+def test_weights_of_scenarios_have_the_mean_1() -> None:
+    found = scenario_weights(40, 4000)
+    assert found.shape == (4000, 40)
+    assert found.mean() == pytest.approx(1, abs=0.02)
+    assert found.var() == pytest.approx(1, abs=0.1)
 
 
 def test_a_name_stands_for_its_weights() -> None:

@@ -8,6 +8,7 @@ import math
 import re
 import shutil
 from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,9 @@ from tomserve.items.draw import limit_items
 from tomserve.runs.scores import load_scores
 from tomserve.stats.paired import adjust
 from tomserve.stats.power import Spread, class_power, count_units, minimum_detectable_effect, model_power
-from tomserve.studies import analyze, power
+from tomserve.studies import analyze, comparison, power
 from tomserve.studies import power as planning
+from tomserve.studies.answer_rows import REQUIRED, prepare_rows
 from tomserve.studies.comparability import (
     AnswerConditions,
     Conditions,
@@ -42,6 +44,7 @@ from tomserve.studies.comparability import (
     group_comparable,
 )
 from tomserve.studies.comparison import WIDTH, compare, comparison_summary, comparison_verdicts, shorten_pair
+from tomserve.studies.contrasts import contrast, pair_rows
 from tomserve.studies.phrases import PHRASES
 from tomserve.studies.power import Plan, plan_study
 
@@ -392,6 +395,11 @@ def test_questions_without_a_value_and_values_that_differ_are_told(factored: tup
     assert said in " ".join(compare(factored[0], str(other), by=["grade"]).lacking)
 
 
+def test_what_is_no_factor_is_refused(factored: tuple[str, str]) -> None:
+    with pytest.raises(ConfigError, match=r"--by subjec: unknown factor 'subjec'; did you mean 'subject'\?"):
+        compare(*factored, by=["subjec"])
+
+
 def test_the_command_shows_and_writes_it(factored: tuple[str, str], cli: Cli, tmp_path: Path) -> None:
     done = passes(cli("compare", *factored, "--by", "subject", "--out", tmp_path / "out", "--all"))
     assert "in short: vanilla: by subject: music (B lower)." in done.out
@@ -399,33 +407,71 @@ def test_the_command_shows_and_writes_it(factored: tuple[str, str], cli: Cli, tm
     written = pl.read_csv(tmp_path / "out/by_subject.csv")
     assert written["subject"].to_list() == sorted(SUBJECTS)
     assert PHRASES["compared_factors"][:60] in (tmp_path / "out/notes.txt").read_text()
-    refuses(
-        cli("compare", *factored, "--by", "subjec"), "--by subjec: unknown factor 'subjec'; did you mean 'subject'?"
-    )
+    assert cli("compare", *factored, "--by", "nothing").code == 2
 
 
 STAGES, CLASSES, QUESTIONS = 12, 4, 8
 """Of a simulated edition: stages, classes in each, and questions of one class in one stage."""
 
 
+def edition(correct: np.ndarray, seed: int | None = None) -> pl.DataFrame:
+    """A score table of an edition, released or told anew.
+
+    correct: STAGES x CLASSES x QUESTIONS booleans.
+    """
+    released = _questions().with_columns(correct=pl.Series(correct.ravel()))
+    told = {"item": pl.col("item") + f"/fresh-{seed}", "base": pl.col("item"), "fresh": pl.lit(seed)}
+    return released if seed is None else released.with_columns(**told)
+
+
+@cache
+def _questions() -> pl.DataFrame:
+    rows = []
+    for stage, task, number in np.ndindex(STAGES, CLASSES, QUESTIONS):
+        cluster = {"cluster": f"S{stage:02d}/class_{task}", "stage": f"S{stage:02d}", "perturbation": f"class_{task}"}
+        rows.append({"item": f"{cluster['cluster']}/{number}", **cluster})
+    fixed = {"model": "m", "strategy": "vanilla", "status": "ok", "answer": "a"}
+    return pl.DataFrame(rows).with_columns(**{name: pl.lit(value) for name, value in fixed.items()})
+
+
+def answers(rng: np.random.Generator, remembered: float) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """What a model answers to both editions: by understanding alike, which differs from stage to stage and question to
+    question, and by memory to a share `remembered` of the released questions, all of which it then has right."""
+    size = (STAGES, CLASSES, QUESTIONS)
+    ability = np.clip(rng.normal(0.6, 0.12, (STAGES, 1, 1)) + rng.normal(0, 0.15, size), 0.02, 0.98)
+    released = (rng.random(size) < ability) | (rng.random(size) < remembered)
+    return edition(released), edition(rng.random(size) < ability, seed=7)
+
+
+def gap(rng: np.random.Generator, remembered: float) -> dict[str, float]:
+    """Fresh minus released over all questions, with its interval."""
+    tables, _ = comparison.match_questions(answers(rng, remembered), ("a", "b"))
+    rows = [
+        prepare_rows(table.lazy(), REQUIRED, {"cluster": pl.String, "stage": pl.String}).collect() for table in tables
+    ]
+    return contrast(pair_rows(rows[1], rows[0], ["item", "strategy"]), "stage")
+
+
+def test_half_of_the_stories_by_heart_is_a_gap_and_none_is_none_at_the_nominal_rate() -> None:
+    """The true gap is half of what the model does not know, 0.5 * 0.4; intervals of 95% cover it, and cover 0 where
+    nothing was remembered."""
+    rng = np.random.default_rng(20261122)
+    clean = [gap(rng, 0.0) for _ in range(40)]
+    assert sum(one["rd_low"] > 0 or one["rd_high"] < 0 for one in clean) <= 5
+    assert abs(np.mean([one["risk_difference"] for one in clean])) < 0.015
+    by_heart = [gap(rng, 0.5) for _ in range(10)]
+    assert all(one["rd_high"] < 0 for one in by_heart)
+    assert np.mean([one["risk_difference"] for one in by_heart]) == pytest.approx(-0.2, abs=0.03)
+    assert sum(one["rd_low"] <= -0.2 <= one["rd_high"] for one in by_heart) >= 8
+
+
 @pytest.fixture
 def tables(tmp_path: Path) -> tuple[Path, Path]:
-    """The score tables of an edition and of the same told anew, by a model that has half of the released stories by
-    heart and understands both alike, which differs from stage to stage and question to question."""
-    size = STAGES, CLASSES, QUESTIONS
-    places = [(f"S{stage:02d}", f"class_{task}", number) for stage, task, number in np.ndindex(size)]
-    asked = pl.DataFrame(places, ["stage", "perturbation", "number"], orient="row").select(
-        "stage", "perturbation", cluster=pl.format("{}/{}", "stage", "perturbation"),
-        item=pl.format("{}/{}/{}", "stage", "perturbation", "number"), model=pl.lit("m"), strategy=pl.lit("vanilla"),
-        status=pl.lit("ok"), answer=pl.lit("a"),
-    )  # fmt: skip
-    rng = np.random.default_rng(1)
-    ability = np.clip(rng.normal(0.6, 0.12, (STAGES, 1, 1)) + rng.normal(0, 0.15, size), 0.02, 0.98)
-    known, by_heart, anew = (pl.Series((rng.random(size) < share).ravel()) for share in (ability, 0.5, ability))
-    asked.with_columns(correct=known | by_heart).write_parquet(tmp_path / "released.parquet")
-    told = {"item": pl.col("item") + "/fresh-7", "base": pl.col("item"), "fresh": pl.lit(7)}
-    asked.with_columns(correct=anew, **told).write_parquet(tmp_path / "fresh.parquet")
-    return tmp_path / "released.parquet", tmp_path / "fresh.parquet"
+    """The score tables of a model that remembers half of the released stories."""
+    paths = tmp_path / "released.parquet", tmp_path / "fresh.parquet"
+    for table, path in zip(answers(np.random.default_rng(1), 0.5), paths, strict=True):
+        table.write_parquet(path)
+    return paths
 
 
 def test_a_fresh_edition_is_compared_with_the_items_that_it_was_made_from(tables: tuple[Path, Path], cli) -> None:
@@ -458,6 +504,14 @@ def test_items_made_in_another_way_pair_too_without_talk_of_memory(tables: tuple
     assert found.left_out == (0, 0)
     assert "pair by these" in found.caption
     assert "by heart" not in found.caption
+
+
+def test_a_part_of_an_edition_needs_common(tables: tuple[Path, Path], tmp_path: Path) -> None:
+    part = tmp_path / "part.parquet"
+    pl.read_parquet(tables[1]).head(100).write_parquet(part)
+    with pytest.raises(ConfigError, match="--common compares what both were asked"):
+        compare(str(tables[0]), str(part))
+    assert compare(str(tables[0]), str(part), common=True).left_out == (STAGES * CLASSES * QUESTIONS - 100, 0)
 
 
 def test_two_editions_in_one_table_are_refused(tables: tuple[Path, Path], tmp_path: Path) -> None:

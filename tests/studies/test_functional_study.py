@@ -74,6 +74,16 @@ def test_a_model_that_is_always_right_and_stable_and_has_a_map() -> None:
     assert found["ftom_bs"] == 1
 
 
+def test_b_is_corrected_for_chance_and_takes_each_task_once() -> None:
+    """Of 80: all right where chance is 1/2, half right where it is 1/4, none right where it is 1/2: (1 + 1/3 + 0)/3."""
+
+    def right(task: str, scenario: int) -> bool:
+        return task == "understanding-1" or (task == "influence-1" and scenario % 2 == 0)
+
+    found = compute(answers(right), "functional")
+    assert row(found)["b"] == pytest.approx((1 + 1 / 3) / 3)
+
+
 def test_simple_rules_stand_beside_b_and_never_change_it() -> None:
     frame = answers(share(0.8))
     clever = frame.with_columns(rule_first_choice=pl.col("correct"))
@@ -110,13 +120,29 @@ def test_a_layer_that_is_surely_but_little_above_its_control_is_not_shown(figure
 
 
 @pytest.mark.usefixtures("alone")
-def test_strategies_that_differ_between_layers_or_that_nobody_knows_are_doubted() -> None:
+def test_only_the_strategy_that_asks_for_the_answer_alone_counts() -> None:
+    assert row(scored(answers(share(0.8), 0.9), small(moved.WORKS)))["b"] == row(whole())["b"]
+    inputs = whole().tables["inputs"].filter(model="m")
+    assert inputs.filter(holds="answers").sort("asked").select("asked", "strategy", "counted").rows() == [
+        ("cot", None, False),
+        ("vanilla", "vanilla", True),
+    ]
+    assert inputs.filter(holds="measurement")["strategy"].to_list() == ["vanilla"]
     step_by_step = small(moved.WORKS).with_columns(asked_by=pl.lit("cot_free"))
     doubted = scored(answers(share(0.8)), step_by_step).warnings
     assert any("count the strategy vanilla, and C was measured with cot_free" in line for line in doubted)
     other = scored(answers(strategy="mine"), answers(strategy="thine"))
     assert row(other)["b"] is None
     assert any("none of which is known to ask for the answer alone" in line for line in other.warnings)
+
+
+@pytest.mark.usefixtures("alone")
+def test_inputs_name_their_digest_whatever_the_order_of_rows() -> None:
+    frame = combine_scores([answers(share(0.8)), small(moved.WORKS)])
+    one = scored(frame).tables["inputs"]
+    other = scored(frame.sample(fraction=1, shuffle=True, seed=1)).tables["inputs"]
+    assert one["digest"].to_list() == other["digest"].to_list()
+    assert one["digest"].n_unique() == 2
 
 
 @pytest.mark.usefixtures("alone")
