@@ -138,12 +138,13 @@ def _rebuild(settings: Settings) -> None:
 
 def _users(settings: Settings, added: str | None, role: str, removed: str | None, token: str | None) -> None:
     from tomserve.web.accounts import Users
+    from tomserve.web.run_index import RunIndex
 
     users = Users(settings.folder / "users.json")
     if added is not None:
         new = users.put(added, role, _password(added))
         say(f"{added} may sign in as a {role}" if new else f"{added} has a new password, and is a {role}")
-        if new and (owned := _count_owned(added)):
+        if new and (owned := sum(line.card.owner == added for line in RunIndex().every())):
             say(
                 f"warning: somebody had this name before, and {count_noun(owned, 'run')} of theirs, private or not, "
                 f"will be {added}'s; give another person another name",
@@ -154,12 +155,6 @@ def _users(settings: Settings, added: str | None, role: str, removed: str | None
         say(f"{removed} may no longer sign in")
     elif token is not None:
         say(users.add_token(token, "command line"))
-
-
-def _count_owned(name: str) -> int:
-    from tomserve.web.run_index import RunIndex
-
-    return sum(line.card.owner == name for line in RunIndex().every())
 
 
 def _password(name: str) -> str:

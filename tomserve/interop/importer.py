@@ -103,15 +103,9 @@ _SENDING = frozenset(
 
 _SERVING = frozenset(
     (
-        *(
-            "tensor_parallel_size",
-            "pipeline_parallel_size",
-            "data_parallel_size",
-            "parallelize",
-            "device",
-            "device_map",
-        ),
-        *("gpu_memory_utilization", "swap_space", "batch_size", "max_batch_size", "num_concurrent", "max_retries"),
+        *("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "parallelize", "device"),
+        *("device_map", "gpu_memory_utilization", "swap_space", "batch_size", "max_batch_size", "num_concurrent"),
+        "max_retries",
     )
 )
 """What of `model_args` says on what a model is served, and changes no prompt and no sampling."""
@@ -351,8 +345,9 @@ def _annotate(sample: Sample, options: ImportOptions, strategy: str) -> Sample:
         cluster = None if facts[options.cluster] in (None, "") else str(facts[options.cluster])
     error = None if sample.error is None else redact_text(sample.error[:LONGEST_ERROR])
     grade = _choose_grade(sample, options)
-    given: dict[str, Any] = {"id": identity, "facts": facts, "cluster": cluster, "strategy": strategy, "error": error}
-    return replace(sample, **given, grade=grade, grades={})
+    return replace(
+        sample, id=identity, strategy=strategy, facts=facts, cluster=cluster, grade=grade, grades={}, error=error
+    )
 
 
 def _choose_grade(sample: Sample, options: ImportOptions) -> Grade | None:

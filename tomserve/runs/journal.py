@@ -412,15 +412,15 @@ def refuse_another(folder: Path, *, by_length: bool = False) -> None:
     path, packed = folder / JOURNAL, folder / PACKED
     if not (os.path.lexists(path) and os.path.lexists(packed)):
         return
-    about, found, left = read_packed_header(packed), hashlib.sha256(), 0
-    with files.refuse_os_errors(path), files.open_for_reading(path) as file:
-        same = os.fstat(file.fileno()).st_size >= about.bytes
+    about = read_packed_header(packed)
+    files.check_regular(path)
+    with files.refuse_os_errors(path):
+        begun = files.FileSnapshot(path, about.bytes)
+        same = begun.size == about.bytes
         if same and not by_length:
-            left = about.bytes
-            while left and (piece := file.read(min(left, 1 << 20))):
-                found.update(piece)
-                left -= len(piece)
-            same = f"sha256:{found.hexdigest()}" == about.digest
+            for _ in begun.lines():
+                pass
+            same = begun.digest == about.digest
     if not same:
         raise ConfigError(
             f"{folder}: {PACKED} holds answers that {JOURNAL} beside it lacks; move the one away that is not this run's"

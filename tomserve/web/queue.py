@@ -298,9 +298,7 @@ class Queue:
                 raise ConflictError(f"{name} is in the queue already")
             owner = card.owner if there else person.name
             if private and person.name and not owner:
-                raise ConflictError(
-                    f"the run {name!r} belongs to every runner, so that nobody can keep it to themselves"
-                )
+                raise ConflictError(run_index.NOBODYS.format(name))
             files.replace_bytes(folder / evaluate.EXPERIMENT_FILE, text)
             job = Job(
                 order=order,
