@@ -1,6 +1,7 @@
 """What a stranger's Parquet file makes its reader hold is known before it is read, whatever its end says."""
 
 import io
+from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tomserve.content import files
-from tomserve.content.parquet_pages import add_up
+from tomserve.content.parquet_pages import _follow, _slot, add_up, check_end
 from tomserve.errors import ConfigError
 
 LONG = pl.Series("item", ["x" * 100_000])
@@ -38,8 +39,9 @@ def test_a_short_file_with_a_long_column_is_refused(
         files.read_foreign_parquet(tmp_path / "table.parquet")
 
 
-def written(**options: Any) -> bytes:
-    pq.write_table(pa.table({"n": range(9000), "l": [[1, 2]] * 9000}), file := io.BytesIO(), **options)
+def written(table: pa.Table | None = None, **options: Any) -> bytes:
+    table = pa.table({"n": range(9000), "l": [[1, 2]] * 9000}) if table is None else table
+    pq.write_table(table, file := io.BytesIO(), **options)
     return file.getvalue()
 
 
@@ -56,3 +58,21 @@ def test_what_polars_would_read_otherwise_is_refused() -> None:
     for held, said in ((mistyped, "another kind"), (delta, "delta"), (shared, "more bytes than the file")):
         with pytest.raises(ValueError, match=said):
             add_up(held)
+
+
+def test_an_end_by_which_polars_would_end_or_fill_the_memory_is_refused() -> None:
+    kind: pa.DataType = pa.string()
+    for _ in range(30):
+        kind = pa.struct({"x": kind})
+    deep = written(pa.table({"x": pa.array([], kind)}))
+    wide = written(pa.table({name: [1] for name in ("x" * 500, "a", "b", "c")}))
+    check_end(wide)
+    encoded = pq.ParquetFile(io.BytesIO(wide)).metadata.metadata[b"ARROW:schema"]
+    arrow = bytearray(b64decode(encoded))
+    names = _follow(arrow, _slot(arrow, _follow(arrow, _slot(arrow, _follow(arrow, 8), 2)), 1))
+    for at in range(names + 8, names + 20, 4):  # each column is the first one, with its long name
+        arrow[at : at + 4] = (_follow(arrow, names + 4) - at).to_bytes(4, "little")
+    shared = wide.replace(encoded, b64encode(arrow))
+    for held, said in ((deep, "within more than"), (shared, "stands for more")):
+        with pytest.raises(ValueError, match=said):
+            check_end(held)

@@ -20,12 +20,12 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from io import BufferedReader
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
@@ -34,6 +34,8 @@ from tomserve.errors import ConfigError, ContentError
 
 if TYPE_CHECKING:
     import polars as pl
+
+Found = TypeVar("Found")
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -167,24 +169,28 @@ def scan_foreign_parquet(path: Path, held: bytes | None = None) -> pl.LazyFrame:
     they were read already. Raises ConfigError for one that holds more than its size can, and as `scan_parquet` does."""
     import polars
 
+    try:
+        found, size = _look_through(path, parquet_pages.add_up, held)
+    except ValueError as error:
+        raise ConfigError(f"{path}: not a parquet table ({error})") from None
     table = scan_parquet(path) if held is None else polars.scan_parquet(io.BytesIO(held))
     for name, kind in (columns := table.collect_schema()).items():
         inner = kind.inner if isinstance(kind, polars.List) else kind
         if inner.is_nested() or (inner is not kind and isinstance(inner, polars.Categorical | polars.Enum)):
             reason = f"column {name!r:.80} is {kind!s:.80}; expected texts, numbers or true and false"
             raise ConfigError(f"{path}: {reason}")
-    try:
-        if held is not None:
-            found, size = parquet_pages.add_up(held), len(held)
-        else:
-            with open_for_reading(path) as file, mmap(file.fileno(), 0, access=ACCESS_READ) as mapped:
-                found, size = parquet_pages.add_up(mapped), len(mapped)
-    except ValueError as error:
-        raise ConfigError(f"{path}: not a parquet table ({error})") from None
     values = max(found.values, table.select(polars.len()).collect().item() * len(columns))
     _refuse_more(path, f"{values:,} values", values > max(FREE, MOST_A_BYTE * size), size)
     _refuse_more(path, f"{found.bytes:,} bytes", found.bytes > max(ROOM, DENSEST * size), size)
     return table
+
+
+def _look_through(path: Path, look: Callable[[bytes | mmap], Found], held: bytes | None) -> tuple[Found, int]:
+    """What a look through the bytes of a Parquet file finds, before Polars has them, and how many there are."""
+    if held is not None:
+        return look(held), len(held)
+    with open_for_reading(path) as file, mmap(file.fileno(), 0, access=ACCESS_READ) as mapped:
+        return look(mapped), len(mapped)
 
 
 def read_foreign_parquet(path: Path, held: bytes | None = None) -> pl.DataFrame:
@@ -213,10 +219,11 @@ def _refuse_more(path: Path, what: str, wrong: bool, size: int) -> None:
 
 
 def read_parquet_metadata(path: Path) -> dict[str, str]:
-    """What was written beside the table in a Parquet file. Raises as `scan_parquet` does."""
+    """What was written beside the table in a Parquet file, which may come from anybody. Raises ValueError
+    where it is none, and as `scan_parquet` does."""
     import polars
 
-    check_regular(path)
+    _look_through(path, parquet_pages.check_end, None)
     return polars.read_parquet_metadata(path)
 
 

@@ -1,10 +1,12 @@
-"""What a Parquet file makes its reader hold, added up from the headers of its pages, before any of them is unpacked.
+"""What a Parquet file makes its reader hold, added up from its end and the headers of pages, before any is unpacked.
 
 A value that is repeated takes no room in such a file, and what the file's end says of its columns binds nobody: a page
 of ten bytes may hold two thousand million values, whatever stands there. The headers of pages, written in Thrift's
-compact protocol, are what a reader goes by, and short.
+compact protocol, are what a reader goes by, and short. The end itself may describe columns within columns without end,
+in Parquet's words and once more in Arrow's (as a flatbuffer), where one may stand for many.
 """
 
+import base64
 from collections.abc import Iterator
 from mmap import mmap
 from typing import Any, NamedTuple
@@ -34,6 +36,11 @@ _BOUNDED = (0, 2, 3, 4, 8, 9)
 it once more, and Polars goes by that; hardly anybody writes them without being told to."""
 
 
+ARROW = b"ARROW:schema"  # the name under which the end describes the columns in Arrow's words
+DEEPEST = 20  # columns within others
+LEAST = 24  # bytes that Arrow's description of a column takes at least, beside its texts
+
+
 class Claims(NamedTuple):
     """How many values the pages of a file have, those of lists one by one, and how many bytes they are unpacked to."""
 
@@ -46,9 +53,7 @@ def add_up(held: bytes | mmap) -> Claims:
     its columns share bytes, which is how a short file becomes a long table, and for encodings of differences."""
     values, size, stored = 0, 0, 0
     try:
-        end = len(held) - 8
-        about, _ = _read_struct(held, max(end - int.from_bytes(held[end : end + 4], "little"), 0), _END)
-        for chunk in (column[3] for group in about[4] for column in group[1]):
+        for chunk in (column[3] for group in _read_end(held)[4] for column in group[1]):
             start, length = chunk.get(11) or chunk[9], chunk[7]
             stored += length
             if min(start, length) < 0 or stored > len(held):
@@ -59,6 +64,86 @@ def add_up(held: bytes | mmap) -> Claims:
     except (LookupError, RecursionError) as error:
         raise ValueError(f"what describes its pages cannot be read: {type(error).__name__}") from None
     return Claims(values, size)
+
+
+def check_end(held: bytes | mmap) -> None:
+    """Raise ValueError where the end of a Parquet file cannot be read, or reading it could end the process."""
+    try:
+        _read_end(held)
+    except (LookupError, RecursionError) as error:
+        raise ValueError(f"its end cannot be read: {type(error).__name__}") from None
+
+
+def _read_end(held: bytes | mmap) -> dict[int, Any]:
+    end = len(held) - 8
+    about, _ = _read_struct(held, max(end - int.from_bytes(held[end : end + 4], "little"), 0), _END)
+    left: list[int] = []  # of each column that the next one lies in, how many more it has
+    for children in (column.get(5, 0) for column in about[2]):
+        while left and left[-1] <= 0:
+            left.pop()
+        if left:
+            left[-1] -= 1
+        left += [children] if children else []
+        if len(left) > DEEPEST:
+            raise ValueError(f"it has columns within more than {DEEPEST} others")
+    for pair in about.get(5, ()):
+        if held[pair[1]] == ARROW:
+            _check_arrow(base64.b64decode(held[pair[2]], validate=True))
+    return about
+
+
+def _check_arrow(held: bytes) -> None:
+    """Raise ValueError where Arrow's description of the columns stands for more than it holds: as its parts are found
+    by their places, one part can stand in many."""
+    left, message = len(held), _follow(held, 8 if held[:4] == b"\xff" * 4 else 0)
+    waiting = [(1, 2, _follow(held, _slot(held, message, 2)), 0)]  # where its columns and further texts stand; the root
+    while waiting:
+        columns, texts, table, deep = waiting.pop()
+        for pair in _listed(held, table, texts):
+            left -= LEAST + sum(_count(held, _slot(held, pair, number)) for number in (0, 1))
+        for column in _listed(held, table, columns):
+            kind, about = _slot(held, column, 2), _slot(held, column, 3)
+            more = about and _slot(held, _follow(held, about), 1) if kind and held[kind] in _TEXTED else 0
+            left -= LEAST + _count(held, _slot(held, column, 0)) + _count(held, more)
+            waiting.append((5, 6, column, deep + 1))
+            if left < 0 or deep > DEEPEST:
+                raise ValueError("what it says of its columns in Arrow's words stands for more than it holds")
+
+
+_TEXTED = (
+    10,
+    14,
+)  # the kinds of columns whose own description has a list or text in its second place: times and unions
+
+
+def _follow(held: bytes, place: int) -> int:
+    """Where a flatbuffer's part stands that is named at a place."""
+    if not 0 <= place <= len(held) - 4:
+        raise ValueError("what it says of its columns in Arrow's words cannot be read")
+    return place + int.from_bytes(held[place : place + 4], "little")
+
+
+def _slot(held: bytes, table: int, number: int) -> int:
+    """Where a table of a flatbuffer holds its field of that number; 0 for nowhere."""
+    _follow(held, table)
+    names = table - int.from_bytes(held[table : table + 4], "little", signed=True)
+    _follow(held, names)
+    at = 4 + 2 * number
+    known = at < int.from_bytes(held[names : names + 2], "little")
+    offset = int.from_bytes(held[names + at : names + at + 2], "little") if known else 0
+    return table + offset if offset else 0
+
+
+def _count(held: bytes, place: int) -> int:
+    """How many letters or entries the text or list has that is named at a place; none for place 0."""
+    return _follow(held, start := _follow(held, place)) - start if place else 0
+
+
+def _listed(held: bytes, table: int, number: int) -> Iterator[int]:
+    """Where the tables stand that are listed in a table's field."""
+    if place := _slot(held, table, number):
+        start = _follow(held, place) + 4
+        yield from (_follow(held, start + 4 * entry) for entry in range(_count(held, place)))
 
 
 def _pages(held: bytes | mmap, at: int, end: int) -> Iterator[tuple[int, int, bool]]:
@@ -78,7 +163,8 @@ def _pages(held: bytes | mmap, at: int, end: int) -> Iterator[tuple[int, int, bo
 
 
 def _read_struct(held: bytes | mmap, at: int, form: tuple[Any, ...]) -> tuple[dict[int, Any], int]:
-    """The fields of a structure by their numbers, of texts and fractions that they are there; and where it ends."""
+    """The fields of a structure by their numbers, of texts where they stand, of fractions that they are there; and
+    where it ends."""
     fields: dict[int, Any] = {}
     number, known = 0, len(form)
     while head := held[at]:
@@ -102,7 +188,7 @@ def _read(held: bytes | mmap, at: int, form: Any) -> tuple[Any, int]:
         return _read_number(held, at)
     if form == "t":
         size, at = _read_size(held, at)
-        return True, at + size
+        return slice(at, at + size), at + size
     if isinstance(form, tuple):
         return _read_struct(held, at, form)
     if form in ("d", "y", "b"):

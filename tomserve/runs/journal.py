@@ -309,7 +309,7 @@ def read_packed_header(path: Path) -> PackedHeader:
     try:
         held = files.read_parquet_metadata(path).get(MARK)
         found = PackedHeader.model_validate(orjson.loads(held if isinstance(held, str) else ""))
-    except (*_BROKEN, orjson.JSONDecodeError, pydantic.ValidationError) as error:
+    except (*_BROKEN, ValueError) as error:  # what JSON and pydantic raise is one
         raise _packed_error(path, error) from None
     if found.bytes > files.DENSEST * path.stat().st_size:
         raise ConfigError(f"{path}: claims to hold {found.bytes:,} bytes, more than its own size can; {WAY_OUT}")
