@@ -127,6 +127,11 @@ def test_a_long_story_with_wide_sets_is_quick() -> None:
     assert transition_overlaps(automaton, chain, True) == (1.0, 1.0)
 
 
+def test_pairs_that_no_memory_holds_are_not_compared() -> None:
+    chain = [label for pair in itertools.product("uvwxyz", repeat=2) for label in pair]
+    assert transition_overlaps(compile_sets([list("uvwxyz")] * 20, policy="free"), chain, False) == (None, None)
+
+
 GOLD = compile_sets([["unknown"], ["tea"], ["tea"], ["salt"]])
 
 

@@ -7,7 +7,8 @@ of them. There can be exponentially many, so that the rationale is compiled once
 only, as mostly, without them.
 """
 
-from collections.abc import Sequence
+from bisect import bisect
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise, takewhile
 from operator import eq
@@ -25,8 +26,10 @@ class ChainScore(NamedTuple):
     proper: bool  # whether deleting repeated beliefs from some gold chain gives the chain
     lcs: float  # the longest common subsequence with a gold chain, divided by the chain's length
     lcps: float  # the same for the longest common pre-proper sequence (see `lcps`)
-    transitions: float  # the share of its distinct pairs of consecutive beliefs that a gold chain has too
-    transitions_distinct: float  # without pairs of equal beliefs (not in the paper): one would credit many repeats
+    transitions: float | None  # the share of its distinct pairs of consecutive beliefs that a gold chain has too
+    # Without pairs of equal beliefs (not in the paper): one would credit many repeats. Both are None where that would
+    # take too long to find out (see MOST_WORK).
+    transitions_distinct: float | None
 
 
 def score_chain(automaton: Automaton, chain: Sequence[str]) -> ChainScore:
@@ -183,9 +186,17 @@ def lcps(automaton: Automaton, chain: Sequence[str]) -> int:
     return best
 
 
-def transition_overlaps(automaton: Automaton, chain: Sequence[str], is_proper: bool) -> tuple[float, float]:
+MOST_WORK = 10_000_000
+"""So many sets of pairs are compared for one chain at most, in about a second: a chain of many pairs and a rationale of
+a few labels that may follow each other in any order have more of them than any memory holds."""
+
+
+def transition_overlaps(
+    automaton: Automaton, chain: Sequence[str], is_proper: bool
+) -> tuple[float | None, float | None]:
     """The share of the chain's distinct consecutive pairs that one gold chain has too; and that without equal pairs.
-    One gold chain has to hold them all. A chain without any such pair gets 1 if it is proper, else 0."""
+    One gold chain has to hold them all. A chain without any such pair gets 1 if it is proper, else 0. None for both
+    where that takes more than MOST_WORK."""
     pairs = {pair: 1 << index for index, pair in enumerate(dict.fromkeys(pairwise(chain)))}
     changes = sum(bit for (before, after), bit in pairs.items() if before != after)
     if not pairs or not automaton.labels:
@@ -194,12 +205,15 @@ def transition_overlaps(automaton: Automaton, chain: Sequence[str], is_proper: b
         held = [before != after for before, after in pairs.keys() & set(pairwise(automaton.path))]
         return len(held) / len(pairs), sum(held) / changes.bit_count() if changes else float(is_proper)
     layer: list[set[int]] = [{0} for _ in automaton.labels[0]]
+    work = 0
     for t in range(1, len(automaton.labels)):
         before, labels = automaton.labels[t - 1], automaton.labels[t]
         following: list[set[int]] = [set() for _ in labels]
         for i, j in automaton.steps[t]:
             bit = pairs.get((before[i], labels[j]), 0)
             following[j] |= {mask | bit for mask in layer[i]} if bit else layer[i]
+        if (work := work + sum(len(masks) ** 2 for masks in following)) > MOST_WORK:
+            return None, None
         layer = [_drop_subsets(masks) if len(masks) > 1 else masks for masks in following]
     masks = {mask for masks in layer for mask in masks}
     overlap = max(mask.bit_count() for mask in masks) / len(pairs)
@@ -256,8 +270,11 @@ def judge_sentences(
     if not length:
         return Judgement(0.0, 0.0, more, 0 if beyond else None)
     path, hits = best_path(gold, filled)
+    places: dict[str, list[int]] = {}
+    for t, label in enumerate(path):
+        places.setdefault(label, []).append(t)
     verdicts = [
-        "right" if belief == right else "skipped" if belief is SKIPPED else verdict(path, t, belief, others)
+        "right" if belief == right else "skipped" if belief is SKIPPED else verdict(places, t, belief, others)
         for t, (belief, right) in enumerate(zip(said, path, strict=True))
     ]
     first = length if beyond else None
@@ -336,13 +353,15 @@ def change_f1(gold: Automaton, filled: Sequence[str | None], more: int = 0) -> f
     )
 
 
-def verdict(path: Sequence[str], t: int, belief: str | None, others: Sequence[Automaton]) -> str:
-    """One of VERDICTS for a belief after sentence `t` (from 0) that is not right, by the nearest place on the path."""
+def verdict(places: Mapping[str, Sequence[int]], t: int, belief: str | None, others: Sequence[Automaton]) -> str:
+    """One of VERDICTS for a belief after sentence `t` (from 0) that is not right, by the nearest place on the path.
+    places: those of each label there, ascending."""
     if belief is None:
         return "out_of_vocabulary"
-    places = [u for u, label in enumerate(path) if label == belief]
-    before = min((t - u for u in places if u < t), default=None)
-    after = min((u - t for u in places if u > t), default=None)
+    there = places.get(belief, ())
+    at = bisect(there, t)
+    before = t - there[at - 1] if at else None
+    after = there[at] - t if at < len(there) else None
     if before is not None and (after is None or before <= after):
         return "too_late"
     if after is not None:
