@@ -15,6 +15,7 @@ import zstandard
 
 from tests.helpers.foreign_files import generated, samples
 from tests.helpers.outcomes import passes, refuses
+from tomserve.content import files
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError
 from tomserve.interop import inspect_reader
@@ -22,6 +23,7 @@ from tomserve.interop.csv_reader import MappedFile
 from tomserve.interop.importer import ImportOptions, import_replies
 from tomserve.interop.inspect_reader import InspectLog, parse_json, read_fields
 from tomserve.interop.lm_eval_files import LmEvalSamples
+from tomserve.interop.samples import choice_labels
 from tomserve.runs.scores import load_scores
 
 HEAD = {"status": "success", "eval": {"task": "sums", "model": "m/x", "created": "2026-01-01"}, "plan": {"steps": []}}
@@ -86,11 +88,16 @@ def endless(data: bytearray, info: zipfile.ZipInfo) -> None:
     struct.pack_into("<I", data, central(data, info) + 24, 1 << 31)
 
 
+def shorter(data: bytearray, info: zipfile.ZipInfo) -> None:
+    struct.pack_into("<I", data, central(data, info) + 24, 10)
+
+
 BROKEN = {
     "the checksum is another one": (checksum, ("Bad CRC-32",)),
     "the member is encrypted": (encrypted, ("is encrypted",)),
     "the method is not known": (unknown, ("is packed by a method that is not known (number 14)",)),
     "the member claims 2 GB": (endless, ("would have 2,048 MB",)),
+    "the member claims less than it has": (shorter, ("Bad CRC-32",)),
 }
 
 
@@ -118,6 +125,11 @@ MEMBERS = {
         "samples/types.json",
         json.dumps({"id": "x", "epoch": "first", "output": {"choices": "no"}}).encode(),
         "has fields of other types than Inspect writes",
+    ),
+    "attachments named again and again": (
+        "samples/more.json",
+        json.dumps(sample("x", attachments={"a": "x" * 70_000}, input=[{"content": "attachment://a"}] * 1000)).encode(),
+        "would have more than 64 MB with its attachments",
     ),
     "endless grades": (
         "samples/grades.json",
@@ -154,6 +166,36 @@ def test_what_was_left_out_is_told_and_what_is_no_log_ends_in_one_line(cli, tmp_
     assert (done.code, "has no number of a repeat" in done.err) == (1, True)
     done = cli("import", "inspect", patched(log(tmp_path / "y.eval"), "header.json", checksum))
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+
+
+def test_a_member_is_unpacked_no_further_than_it_claims(tmp_path: Path) -> None:
+    bomb = ("samples/bomb.json", b" " * (16 << 20))
+    path = patched(log(tmp_path / "x.eval", bomb), bomb[0], shorter)
+    tracemalloc.start()
+    try:
+        assert [one.id for one in InspectLog(path).samples()] == ["a", "b"]
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_prompt_that_is_told_once_for_many_replies_fills_no_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = {"doc_id": 1, "doc": {}, "arguments": {"a": {"b": "Q" * 10_000}}, "tomserve_correct": [True] * 1000}
+    path = samples(tmp_path / "samples_x.jsonl", [{**row, "resps": [["A"] * 1000]}])
+    monkeypatch.setattr(files, "ROOM", 1 << 20)
+    monkeypatch.setattr(files, "DENSEST", 10)
+    with pytest.raises(ConfigError, match=r"samples_x\.jsonl: has replies of more than 1 MB, from \d+ kB"):
+        import_replies([LmEvalSamples(path, "m")], ImportOptions(benchmark="none"))
+
+
+def test_more_choices_than_an_item_has_are_none(tmp_path: Path) -> None:
+    path = samples(
+        tmp_path / "x.jsonl", [{"id": 1, "question": "Q?", "text": "c3", "choices": [f"c{n}" for n in range(501)]}]
+    )
+    (one,) = MappedFile(path, "jsonl", (), "m").samples()
+    assert choice_labels(one) == ()
 
 
 def test_a_zstandard_member_is_unpacked_no_further_than_it_claims(tmp_path: Path) -> None:

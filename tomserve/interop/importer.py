@@ -197,9 +197,10 @@ class Group:
         """The beginning of the items' ids."""
         return "" if self.options.together else self.task
 
-    def add(self, sample: Sample, settings: dict[str, Any]) -> None:
-        """Keep a reply. settings: how the model was asked. Raises ConfigError where questions of the same task were
-        asked in another way before, and where two strategies would have one name."""
+    def add(self, sample: Sample, settings: dict[str, Any]) -> int:
+        """Keep a reply, and return how many bytes that takes. settings: how the model was asked. Raises ConfigError
+        where questions of the same task were asked in another way before, and where two strategies would have one
+        name."""
         if (before := self.settings.setdefault((sample.task, sample.strategy), settings)) != settings:
             raise ConfigError(
                 f"{sample.place}: questions of the task {sample.task!r:.80} were answered before by the same model, "
@@ -221,7 +222,7 @@ class Group:
         self.facts.see(kept.id, kept.facts)
         if kept.grade is not None and len(self.grades) < MOST_GRADES:
             self.grades[_clean_name(kept.grade.by)] = None
-        self.buffer.add(kept)
+        return self.buffer.add(kept)
 
 
 Groups = dict[tuple[str, str], Group]
@@ -240,12 +241,14 @@ def _read_sources(
     """Keep the replies of the sources that are wanted, and count the others."""
     groups, count = Groups(), 0
     for source in sources:
-        touched, other = dict[tuple[str, str], None](), summary.other
+        touched, other, taken = dict[tuple[str, str], None](), summary.other, 0
         try:
             about = source.about()
             settings = _lasting(about)
             samples = iter(source.samples())
             first = next(samples, None)
+            size = source.path.stat().st_size
+            most = max(files.ROOM, files.DENSEST * size)  # a line may have a prompt once, and many replies
         except ConfigError as error:
             if source.path not in found or len(sources) == 1:
                 raise
@@ -265,7 +268,9 @@ def _read_sources(
                 stack.callback(buffer.close)
                 facts = Facts(options.factors, ("task",) if options.together else ())
                 groups[key] = Group(*key, options, buffer, about, facts)
-            groups[key].add(sample, settings)
+            taken += groups[key].add(sample, settings)
+            if taken > most:
+                raise ConfigError(f"{source.path}: has replies of more than {most >> 20:,} MB, from {size >> 10:,} kB")
             count += 1
             if count % TELL_EVERY == 0:
                 listener.message(f"{count:,} replies read so far")

@@ -23,7 +23,7 @@ from typing import IO, Any
 import orjson
 import zstandard
 
-from tomserve.content import digest
+from tomserve.content import digest, files
 from tomserve.engine.redact import redact_settings
 from tomserve.errors import ConfigError
 from tomserve.interop.samples import (
@@ -48,8 +48,25 @@ _LONGEST = 2000
 """Most characters of an error that are kept."""
 
 
-class TooManyGradesError(ValueError):
-    """A sample has more than GRADES_PER_REPLY grades."""
+class LeftOutError(ValueError):
+    """A sample is not read; the text says why, as it is counted."""
+
+
+class Attachments:
+    """The attachments of a sample, which its texts name in their place. One may be named a million times: together
+    the texts have at most as many characters as a line of a run. Raises LeftOutError for more."""
+
+    def __init__(self, held: Mapping[str, Any]) -> None:
+        self._held, self._left = held, files.LONGEST_LINE
+
+    def resolve(self, text: str) -> str:
+        """The text, or what it stands for where it names an attachment."""
+        found = self._held.get(text.removeprefix(_ATTACHMENT)) if text.startswith(_ATTACHMENT) else text
+        text = found if isinstance(found, str) else text
+        self._left -= len(text)
+        if self._left < 0:
+            raise LeftOutError(f"would have more than {files.LONGEST_LINE >> 20} MB with its attachments")
+        return text
 
 
 WRONG_TYPE = (TypeError, ValueError, AttributeError, KeyError, IndexError, RecursionError, OverflowError)
@@ -59,7 +76,7 @@ WRONG_TYPE = (TypeError, ValueError, AttributeError, KeyError, IndexError, Recur
 def read_sample(data: Mapping[str, Any], head: Mapping[str, Any], place: str) -> Sample:
     """The reply of one sample. data: the sample. head: of the log. place: where it stands. Raises WRONG_TYPE where a
     field is of another type."""
-    attached = data.get("attachments") or {}
+    attached = Attachments(data.get("attachments") or {})
     output = data.get("output") or {}
     choices = output.get("choices") or []
     message = choices[0]["message"] if choices else None
@@ -115,30 +132,22 @@ def _reply_end(data: Mapping[str, Any], ours: Mapping[str, Any], status: str) ->
     return status, _message(error)
 
 
-def _content(content: Any, attached: Mapping[str, Any]) -> tuple[str | None, str | None]:
+def _content(content: Any, attached: Attachments) -> tuple[str | None, str | None]:
     """The text of a message and, where it holds some, what the model thought before."""
     if content is None or isinstance(content, str):
-        return _resolve_attachment(content, attached), None
+        return None if content is None else attached.resolve(content), None
     texts, thoughts = [], []
     for part in content:
         if isinstance(part, str):
-            texts.append(_resolve_attachment(part, attached) or "")
+            texts.append(attached.resolve(part))
         elif part.get("type") == "reasoning":
-            thoughts.append(_resolve_attachment(part.get("reasoning") or part.get("summary") or "", attached) or "")
+            thoughts.append(attached.resolve(part.get("reasoning") or part.get("summary") or ""))
         elif part.get("type") == "text":
-            texts.append(_resolve_attachment(part.get("text") or "", attached) or "")
+            texts.append(attached.resolve(part.get("text") or ""))
     return "\n".join(texts), "\n".join(thoughts) or None
 
 
-def _resolve_attachment(text: str | None, attached: Mapping[str, Any]) -> str | None:
-    """The text, or what it stands for where it names an attachment of the sample."""
-    if text is not None and text.startswith(_ATTACHMENT):
-        found = attached.get(text.removeprefix(_ATTACHMENT))
-        return found if isinstance(found, str) else text
-    return text
-
-
-def _prompt_text(data: Mapping[str, Any], attached: Mapping[str, Any]) -> str:
+def _prompt_text(data: Mapping[str, Any], attached: Attachments) -> str:
     """All that the model was shown before its last reply; the sample's input where the log holds no messages. What an
     assistant says in the input, as in a demonstration, is no reply."""
     messages: Sequence[Any] = data.get("messages") or ()
@@ -149,7 +158,7 @@ def _prompt_text(data: Mapping[str, Any], attached: Mapping[str, Any]) -> str:
     return "\n\n".join(one for one in shown if one) or _input_text(data.get("input"), attached)
 
 
-def _input_text(given: Any, attached: Mapping[str, Any]) -> str:
+def _input_text(given: Any, attached: Attachments) -> str:
     """The input of a sample: a text, or messages."""
     messages = given if isinstance(given, list) else [{"content": given}]
     shown = [_content(one.get("content"), attached)[0] for one in messages]
@@ -170,13 +179,13 @@ def _usage(usage: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _grades(scores: Mapping[str, Any]) -> dict[str, Grade]:
-    """All grades by scorer (``scorer/key`` where one gives several values). Raises TooManyGradesError."""
+    """All grades by scorer (``scorer/key`` where one gives several values). Raises LeftOutError."""
     found: dict[str, Grade] = {}
     for name, score in scores.items():
         value, answer = score.get("value"), score.get("answer")
         answer = answer if isinstance(answer, str) else None
         if len(found) + (len(value) if isinstance(value, dict) else 1) > GRADES_PER_REPLY:
-            raise TooManyGradesError
+            raise LeftOutError(TOO_MANY_GRADES)
         if isinstance(value, dict):
             found |= {f"{name}/{key}": parse_grade(f"{name}/{key}", one, answer) for key, one in value.items()}
         else:
@@ -348,7 +357,8 @@ def read_member(members: zipfile.ZipFile, name: str) -> Any:
         raise ValueError(f"is packed by a method that is not known (number {member.compress_type})")
     try:
         if member.compress_type != ZSTANDARD:
-            return parse_json(members.read(member))
+            with members.open(member) as file:  # which unpacks no more than is asked for, whatever the member holds
+                return parse_json(file.read(size))
         stored = copy.copy(member)  # so that the zip file hands out the bytes as they are
         stored.compress_type, stored.file_size = zipfile.ZIP_STORED, packed
         del stored.CRC
@@ -448,8 +458,8 @@ class InspectLog(Source):
                 continue
             try:
                 sample = read_sample(data, head, f"{self.path.name}, {place}")
-            except TooManyGradesError:
-                self.leave(TOO_MANY_GRADES, place)
+            except LeftOutError as error:
+                self.leave(str(error), place)
                 continue
             except WRONG_TYPE:
                 self.leave("has fields of other types than Inspect writes", place)

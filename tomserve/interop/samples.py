@@ -31,7 +31,7 @@ import pydantic
 from tomserve.content import digest, files
 from tomserve.errors import ConfigError
 from tomserve.items import Item, nfc, wrong_factor
-from tomserve.items.item import LONGEST_FACTOR, LONGEST_LABEL, Factor
+from tomserve.items.item import LONGEST_FACTOR, LONGEST_LABEL, MOST_CHOICES, MOST_TEXT, Factor
 from tomserve.scoring.labels import Order, find_list_order, find_prompt_order
 from tomserve.status import OK
 
@@ -347,8 +347,9 @@ def _choices(sample: Sample) -> tuple[tuple[str, ...], str]:
 
 
 def choice_labels(sample: Sample) -> tuple[str, ...]:
-    """The choices that the file names, in one line each."""
-    return tuple(map(one_line, sample.choices))
+    """The choices that the file names, in one line each; none where they are more than an item has."""
+    few = len(sample.choices) <= MOST_CHOICES and sum(map(len, sample.choices)) <= MOST_TEXT
+    return tuple(map(one_line, sample.choices)) if few else ()
 
 
 def choice_order(sample: Sample, choices: Sequence[str]) -> Order:
@@ -385,9 +386,9 @@ class ReplyBuffer:
         self._kept: dict[tuple[str, int, str | None], _Kept] = {}
         self._end = self.repeated = 0
 
-    def add(self, sample: Sample) -> None:
-        """Keep a reply. Raises ConfigError where the one that it replaces answers another question, although both have
-        the same id, and OSError where the disk is full."""
+    def add(self, sample: Sample) -> int:
+        """Keep a reply, and return how many bytes that takes. Raises ConfigError where the one that it replaces answers
+        another question, although both have the same id, and OSError where the disk is full."""
         line = _encode(sample)
         key, kept = (sample.id, sample.repeat, sample.strategy), _Kept(self._end, text_digest(sample))
         before = self._kept.get(key)
@@ -398,6 +399,7 @@ class ReplyBuffer:
         self._file.seek(self._end)
         self._file.write(line)
         self._end += len(line)
+        return len(line)
 
     def __iter__(self) -> Iterator[Sample]:
         return map(self._read, self._kept.values())
