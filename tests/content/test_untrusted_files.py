@@ -127,6 +127,9 @@ def test_the_run_that_parts_become_is_a_name(cli: Any, run: Path) -> None:
         "--into",
         "a\\b",
         "x" * 201,
+        "pilot/manifest.json",  # which would hide the other runs of the folder, as this one's name would make it a run
+        "Workbench.json",
+        "shards.json/x",
     ):
         path.write_bytes(orjson.dumps(record | {"run": name}))
         done = cli("merge", "mine")

@@ -449,7 +449,8 @@ def _path_refusal(given: str) -> str:
     )
 
 
-RUN_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")  # what stands between slashes in the name of a run
+RUN_PART = re.compile(r"(?i)(?!(?:manifest|workbench|shards)\.json$)[a-z0-9_][a-z0-9._-]{0,199}", re.ASCII)
+"""What stands between slashes in the name of a run: no file by which a folder is known, which would hide all beside."""
 
 
 def check_run_name(given: str) -> str:
