@@ -184,10 +184,11 @@ def test_what_tasks_append_to_is_no_link(tools: Path, tmp_path: Path) -> None:
     tool(tools, "sbatch", "echo 18")
     folder = tmp_path / "mine.parts"
     (folder / "slurm").mkdir(parents=True)
-    (folder / "slurm/0001.starts").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ConfigError, match=r"0001\.starts: is a symbolic link"):
-        slurm.submit(folder, "mine", [0, 1], ArrayOptions(1), "#!/bin/sh\n")
-    (folder / "slurm/0001.starts").unlink()
+    for name in ("0001.starts", "0000.node1.txt"):
+        (folder / "slurm" / name).symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(ConfigError, match=f"{name}: is a symbolic link"):
+            slurm.submit(folder, "mine", [0, 1], ArrayOptions(1), "#!/bin/sh\n")
+        (folder / "slurm" / name).unlink()
     (folder / "slurm").rmdir()
     (folder / "slurm").symlink_to(tmp_path)
     with pytest.raises(ConfigError, match="slurm: is a symbolic link"):

@@ -188,9 +188,8 @@ def submit(folder: Path, run: str, parts: Sequence[int], options: ArrayOptions, 
     words = sbatch_command(folder, run, parts, options)
     files.refuse_link(folder / LOGS)
     (folder / LOGS).mkdir(exist_ok=True)
-    for number in parts:  # Slurm and the script append to them, wherever a link would lead
-        for ending in ("txt", "starts"):
-            files.check_regular(folder / LOGS / f"{number:04}.{ending}", alone=True)
+    for path in sorted((folder / LOGS).iterdir()):  # Slurm and the script write to them, wherever a link would lead
+        files.check_regular(path, alone=True)
     files.replace_bytes(folder / SCRIPT, script.encode())
     printed = run_slurm_command(words, SUBMITTING).strip()
     match = re.fullmatch(r"(\d{1,12})(;[\w.-]{1,100})?", printed)
