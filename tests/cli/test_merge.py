@@ -62,6 +62,13 @@ def test_before_anything_was_asked_the_record_of_the_parts_says_what_is_to_be(cl
     assert (found["model"], sorted(found["strategies"])) == ("m", sorted((ONCE, TALK)))
 
 
+def test_no_record_of_other_parts_names_a_merged_run_of_the_users(cli: Cli, parts: Path) -> None:
+    passes(cli("merge", "mine"))
+    theirs = parts.rename(parts.with_name("theirs.parts"))
+    refuses_in_a_line(cli("merge", theirs), "was merged from mine.parts, not from theirs.parts; say by --into")
+    passes(cli("merge", theirs, "--into", "mine"))
+
+
 def test_what_cannot_be_merged_ends_in_one_line(cli: Cli, parts: Path) -> None:
     parting.written(parts.with_name("other"), ITEMS, [])
     for arguments, said in (

@@ -39,6 +39,7 @@ def merge(
     from tomserve.content import files
     from tomserve.content.paths import runs_root
     from tomserve.distributed import storage
+    from tomserve.distributed.merge import check_named_run
     from tomserve.distributed.merge import merge as merge_runs
     from tomserve.reporting.progress import RunScreen
     from tomserve.runs.runfolder import answers_folder
@@ -48,6 +49,8 @@ def merge(
         storage.check_address(url)
     folders, name = _found([source for source in sources if source not in urls])
     if not urls:
+        if into is None and name is not None:
+            check_named_run(name, folders)
         _tell(merge_runs(folders, _into(into, name), screen))
         return
     if into is not None:
@@ -55,7 +58,10 @@ def merge(
     runs_root().mkdir(parents=True, exist_ok=True)
     with files.temporary_folder(runs_root()) as scratch:
         copied = storage.download_parts(urls, scratch, screen)
-        _tell(merge_runs([*folders, *copied], _into(into, name or _find_run(copied)), screen))
+        name = name or _find_run(copied)
+        if into is None and name is not None:
+            check_named_run(name, [*folders, *copied])
+        _tell(merge_runs([*folders, *copied], _into(into, name), screen))
 
 
 def _into(given: str | None, name: Path | None) -> Path:

@@ -421,6 +421,18 @@ def _own(into: Path) -> list[_Source]:
     return [_Source(into, run_name(into), manifest, own=True)]
 
 
+def check_named_run(into: Path, parts: Sequence[Path]) -> None:
+    """Raise RunMismatchError where the run that a record of parts names was merged from parts of other folders: a
+    stranger's record may name any run of the user's, whose rows would be replaced. parts: the folders of the parts."""
+    manifest = Manifest.read(into)
+    before = {Path(one.run).parent.name for one in (manifest.parts if manifest is not None else None) or ()}
+    if before and before.isdisjoint(folder.resolve().name for folder in parts):
+        raise RunMismatchError(
+            f"{into}: was merged from {one_line(min(before) or 'other runs')}, not from {parts[0].name}; say by --into "
+            "which run is to be made"
+        )
+
+
 def _remove_unfinished(into: Path) -> None:
     if not (into / "manifest.json").exists():
         with contextlib.suppress(OSError):
