@@ -24,13 +24,19 @@ from typing import Any, NamedTuple
 import orjson
 
 from tomserve.benchmarks.hitom.events import Story, write_question
-from tomserve.benchmarks.hitom.items import CORRECTED, item_id, number_choices, story_id, write_choices
+from tomserve.benchmarks.hitom.items import (
+    CORRECTED,
+    TrackedBeliefs,
+    item_id,
+    number_choices,
+    story_id,
+    write_choices,
+)
 from tomserve.benchmarks.hitom.plan import LETTERS, ORDERS_RANGE, TRAITS, Cell, Plan
 from tomserve.benchmarks.hitom.sampler import (
     MOST_PLACES,
     UNTOLD,
     Dice,
-    FastBeliefs,
     Plot,
     draw,
     draw_distractors,
@@ -83,7 +89,6 @@ class Balance:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._semantics = plan.gold
         self._kind = "deceptive" if plan.twins else ""
         self._traits: dict[tuple[int, bool], _Traits] = {
             (order, told): self._fresh(order, told) for order in plan.orders for told in (False, True)
@@ -106,13 +111,13 @@ class Balance:
             reached=told and reached,
         )
 
-    def ask(self, dice: Dice, plot: Plot, drawn: int) -> list[tuple[int, ...]] | None:
-        """The agents asked about, as bits, one tuple an order, or None where the story would upset the balance. `drawn`
-        is the number of stories drawn before it in vain."""
+    def ask(self, dice: Dice, plot: Plot, drawn: int) -> list[tuple[str, ...]] | None:
+        """The agents asked about, one tuple an order, or None where the story would upset the balance. `drawn` is the
+        number of stories drawn before it in vain."""
         slack = min(SLACK + drawn // PATIENCE, MOST)
-        minds = FastBeliefs(plot, self._kind, self._semantics)
-        agents = plot.scene.agents
-        found: dict[int, tuple[int, ...]] = {}
+        minds = TrackedBeliefs(plot.trace(self._kind), self.plan.gold)
+        agents = plot.scene.names
+        found: dict[int, tuple[str, ...]] = {}
         counted: Classes = []
         for order in self._hardest_first:
             ring = tuple(dice.sample(agents, len(agents)))  # of which every stretch is tried
@@ -128,26 +133,26 @@ class Balance:
         return [found[order] for order in self.plan.orders]
 
     def _best(
-        self, minds: FastBeliefs, ring: tuple[int, ...], order: int, slack: int
-    ) -> tuple[tuple[int, ...], Classes] | None:
+        self, minds: TrackedBeliefs, ring: tuple[str, ...], order: int, slack: int
+    ) -> tuple[tuple[str, ...], Classes] | None:
         """The stretch of the ring that puts every trait into its rarest class, else the best, with its classes."""
         position, tell, first_order, sensitive, reached = self._traits[order, minds.told]
-        best: tuple[tuple[int, ...], Classes] | None = None
+        best: tuple[tuple[str, ...], Classes] | None = None
         least = place = other = copied = 0
         for turn in range(len(ring) // 2 if order else 1):
             asked = ring[turn : turn + order]
             belief = witnessed = minds.belief_by_sight(asked)
             if reached:
-                belief = minds.belief(asked, witnessed)
+                belief = minds.belief(asked)
             behind = lead = 0
             if position is not None:
-                place = 0 if belief == minds.first else 1 if belief == minds.second else 2
+                place = min(minds.places.index(belief), 2)
                 behind = lead = position[place]
             if tell is not None and lead < slack:
                 other = belief != witnessed
                 behind += (lead := tell[other])
             if first_order is not None and lead < slack:
-                copied = belief == minds.alone(asked[-1])
+                copied = belief == minds.belief(asked[-1:])
                 behind += (lead := first_order[copied])
             if lead >= slack:
                 self._failed[order] += 1
@@ -279,17 +284,13 @@ def _mentioned_containers(plan: Plan, plot: Plot) -> dict[str, None]:
 
 
 def _family(
-    dice: Dice, plan: Plan, balance: Balance, plot: Plot, asked: list[tuple[int, ...]], number: int, cell: Cell
+    dice: Dice, plan: Plan, balance: Balance, plot: Plot, asked: list[tuple[str, ...]], number: int, cell: Cell
 ) -> Family:
     count = dice.pick(plan.distractors) if plan.lines is None else plan.lines - plot.height
     gaps, noise = draw_distractors(dice, plot, count)
     semantics = plan.gold
-    named_by = dict(zip(plot.scene.agents, plot.scene.names, strict=True))
-    names = [tuple([named_by[agent] for agent in who]) for who in asked]
-    chains: dict[str, list[list[str]]] = {}
-    for kind in plan.kinds:
-        trace = plot.trace(kind, semantics, gaps)
-        chains[kind] = [trace.chain(who) for who in names]
+    ends = {kind: TrackedBeliefs(plot.trace(kind, gaps), semantics) for kind in plan.kinds}
+    chains = {kind: [ends[kind].traced.chain(who, semantics) for who in asked] for kind in plan.kinds}
     answers = [(len(who), chain[-1]) for kind in plan.kinds for who, chain in zip(asked, chains[kind], strict=True)]
     elsewhere = [label for chapter in plot.scene.later for label in chapter.containers]
     elsewhere += [thing for _, thing in noise]
@@ -303,7 +304,7 @@ def _family(
         name = story_id(sentences)
         lies = len(plot.told) if kind == "deceptive" else 0 if kind else sum([not tell.honest for tell in plot.told])
         tells = [] if kind in UNTOLD else plot.told
-        public = len([tell for tell in tells if tell.public])
+        public = len([tell for tell in tells if tell.hearer is None])
         factors: dict[str, Factor] = {
             "length": cell.chapters,
             "deception": lies > 0,
@@ -321,13 +322,12 @@ def _family(
             "n_containers_mentioned": len(named.union([tell.container(kind) for tell in tells]).intersection(choices)),
             "reentered": len(plot.scene.later) >= len(words().rooms) and Story.parse(sentences).reentered,
         }
-        ends = FastBeliefs(plot, kind, semantics)
         questions = [
-            Question(name, chain, {**factors, **ends.factors(who, chain[-1], chain[-1], positions)})
-            for who, name, chain in zip(asked, names, chains[kind], strict=True)
+            Question(who, chain, {**factors, **ends[kind].factors(who, chain[-1], chain[-1], positions)})
+            for who, chain in zip(asked, chains[kind], strict=True)
         ]
         told.append(GeneratedStory(kind, sentences, name, factors, tuple(questions)))
-    return Family(number, cell, tuple(told), tuple(names), plot.scene.object, choices, semantics)
+    return Family(number, cell, tuple(told), tuple(asked), plot.scene.object, choices, semantics)
 
 
 def _merge_distractors(told: list[str | None], gaps: list[int], noise: list[str]) -> list[str]:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Literal, NoReturn, TypeVar
+from typing import Literal, NoReturn
 
 import orjson
 from pydantic import BaseModel, Field, ValidationError
@@ -281,34 +281,25 @@ def number_choices(choices: Sequence[str]) -> dict[str, int]:
     return {label: place for place, label in enumerate(choices, 1)}
 
 
-Agent = TypeVar("Agent")
+class TrackedBeliefs:
+    """What chains of agents believe at the end of a story, and the factors of questions that follow. told: whether
+    anything is said about the object. reality: where it is. places: the containers in which it is seen or said to be,
+    in order of their first mention."""
 
+    def __init__(self, traced: Trace, semantics: Semantics = "released") -> None:
+        self.traced, self.semantics, self.told = traced, semantics, traced.told
+        self.reality = traced.belief()
+        self.places = list(dict.fromkeys([mention.container for mention in traced.mentions]))
 
-class FinalBeliefs(Generic[Agent]):
-    """What chains of agents believe at the end of a story, and the factors of questions that follow. Agents may be
-    names or anything else. told: whether anything is said about the object. reality: where it is."""
-
-    __slots__ = ()
-    told: bool
-    reality: str
-
-    def places(self) -> Sequence[str]:
-        """The containers in which the object is seen or said to be, in order of their first mention."""
-        raise NotImplementedError
-
-    def belief(self, chain: Sequence[Agent], /) -> str:
+    def belief(self, chain: Sequence[str]) -> str:
         """Where the object is by that chain; by the empty one, really."""
-        raise NotImplementedError
+        return self.traced.belief(chain, self.semantics)
 
-    def other_semantics_belief(self, chain: Sequence[Agent], /) -> str:
-        """The same under the other semantics."""
-        raise NotImplementedError
-
-    def belief_by_sight(self, chain: Sequence[Agent], /) -> str:
+    def belief_by_sight(self, chain: Sequence[str]) -> str:
         """The same as if nothing were said."""
-        raise NotImplementedError
+        return self.traced.under(None).label(chain)
 
-    def depends_on_order(self, chain: Sequence[Agent], belief: str) -> bool:
+    def depends_on_order(self, chain: Sequence[str], belief: str) -> bool:
         """Whether the same agents in some other order believe something else than `belief`, which is the chain's. Only
         a tell can make it so. Under either semantics the answer depends on which agents are asked and on which of them
         comes last (at order 2, released, that is the whole order; above it, released, not even that matters)."""
@@ -318,7 +309,7 @@ class FinalBeliefs(Generic[Agent]):
         return False
 
     def factors(
-        self, asked: Sequence[Agent], belief: str, answer: str, positions: Mapping[str, int]
+        self, asked: Sequence[str], belief: str, answer: str, positions: Mapping[str, int]
     ) -> dict[str, Factor]:
         """The factors of one question, by where the tracked belief ends, by its answer and the places of choices.
         tell_relevant: the tells change where the tracked belief ends; equals_first_order, equals_reality,
@@ -327,7 +318,7 @@ class FinalBeliefs(Generic[Agent]):
         their first mention, from 1; order_sensitive: naming the asked agents in some other order would change where the
         belief ends; semantics_differ: the two semantics end differently; label_agrees: the tracker ends in the
         answer."""
-        told, order, places = self.told, len(asked), self.places()
+        told, order, places = self.told, len(asked), self.places
         witnessed = self.belief_by_sight(asked) if told else belief
         first = belief if order == 1 else self.belief(asked[-1:])
         return {
@@ -339,26 +330,6 @@ class FinalBeliefs(Generic[Agent]):
             "answer_position": positions.get(answer),
             "answer_place": places.index(answer) + 1 if answer in places else None,
             "order_sensitive": told and order > 1 and self.depends_on_order(asked, belief),
-            "semantics_differ": told and belief != self.other_semantics_belief(asked),
+            "semantics_differ": told and belief != self.traced.belief(asked, OTHER_SEMANTICS[self.semantics]),
             "label_agrees": belief == answer,
         }
-
-
-class TrackedBeliefs(FinalBeliefs[str]):
-    """The final beliefs of a story that the tracker has read, by the names of agents."""
-
-    def __init__(self, traced: Trace, semantics: Semantics = "released") -> None:
-        self.traced, self.semantics, self.told = traced, semantics, traced.told
-        self.reality = traced.belief()
-
-    def places(self) -> Sequence[str]:
-        return list(dict.fromkeys(mention.container for mention in self.traced.mentions))
-
-    def belief(self, chain: Sequence[str], /) -> str:
-        return self.traced.belief(chain, self.semantics)
-
-    def other_semantics_belief(self, chain: Sequence[str], /) -> str:
-        return self.traced.belief(chain, OTHER_SEMANTICS[self.semantics])
-
-    def belief_by_sight(self, chain: Sequence[str], /) -> str:
-        return self.traced.under(None).label(chain)

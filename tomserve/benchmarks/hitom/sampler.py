@@ -22,15 +22,13 @@ holds no more than decides that, and what it looks like is worked out when it is
 import hashlib
 import random
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from tomserve.beliefs import Audience, Trace, Update, together
 from tomserve.benchmarks.hitom.events import WAITING_ROOM
-from tomserve.benchmarks.hitom.items import FinalBeliefs
 from tomserve.benchmarks.hitom.plan import Cell, Plan
-from tomserve.benchmarks.hitom.tracker import AUDIENCES, OTHER_SEMANTICS, Semantics
+from tomserve.benchmarks.hitom.tracker import Mention, Trace
 from tomserve.benchmarks.hitom.words import words
 
 T = TypeVar("T")
@@ -105,21 +103,20 @@ MOST_PLACES = _PLACES + _FRESH
 UNTOLD = ("none", "filler")
 """The twins in which nothing is told."""
 
-Turns = list[tuple[T, list[str]]]
+Turns = list[tuple[str, list[str]]]
 """Who acts, in order, each with the containers to which he moves the object."""
 
 
 class Telling(NamedTuple):
-    """One tell, in its truthful and its deceptive form. Agents are bits, as in Trace."""
+    """One tell, in its truthful and its deceptive form."""
 
     after: int  # the chapter that it follows, from 0
-    speaker: int
-    hearers: int
-    public: bool  # whether it is said before everybody
+    speaker: str
+    hearer: str | None  # None where it is said before everybody
     honest: bool  # whether the truthful form is told where the story has no twins
     truthful: str
     deceptive: str
-    trusting: int  # hearers who trust the speaker
+    trusting: int  # hearers who trust the speaker, as bits
 
     def container(self, kind: str) -> str:
         """The container that is named in the twin of that kind."""
@@ -129,16 +126,15 @@ class Telling(NamedTuple):
 
 class Chapter(NamedTuple):
     """A chapter after the first. containers: those in which its object is, in order. height: the number of its lines
-    without tells. left: for each agent in it, as a bit, when he left, in a time that runs on from chapter to chapter.
-    """
+    without tells. left: for each agent in it when he left, in a time that runs on from chapter to chapter."""
 
     room: str
     object: str
     members: tuple[str, ...]
-    turns: Turns[str]
+    turns: Turns
     containers: list[str]
     height: int
-    left: dict[int, int]
+    left: dict[str, int]
 
 
 class Scene(NamedTuple):
@@ -146,7 +142,6 @@ class Scene(NamedTuple):
 
     names: list[str]
     bits: dict[str, int]  # the bit of each agent, in order of entrance, as in Trace
-    agents: list[int]  # these bits
     room: str
     object: str
     containers: list[str]  # where the object asked about may be seen or said to be
@@ -155,12 +150,12 @@ class Scene(NamedTuple):
 
 @dataclass(slots=True)
 class Plot:
-    """A drawn story. turns: those of the first chapter, agents as bits. leaving: each agent in the order of leaving it,
-    and where the object was. told: all tells, in order. Line numbers count lines and tells, but no distractors."""
+    """A drawn story. turns: those of the first chapter. leaving: each agent in the order of leaving it, and where the
+    object was. told: all tells, in order. Line numbers count lines and tells, but no distractors."""
 
     scene: Scene
-    turns: Turns[int]
-    leaving: list[tuple[int, str]]
+    turns: Turns
+    leaving: list[tuple[str, str]]
     told: list[Telling]
 
     @property
@@ -178,51 +173,27 @@ class Plot:
         """The number of lines with tells and without distractors."""
         return sum(self.heights) + len(self.told)
 
-    def places(self, kind: str) -> tuple[str, str | None]:
-        """The first and the second container in which the object is seen or said to be in the twin of that kind."""
-        first = self.scene.containers[0]
-        for _, moved in self.turns:
-            if moved:
-                return first, moved[0]
-        said = (tell.container(kind) for tell in (() if kind in UNTOLD else self.told))
-        return first, next((label for label in said if label != first), None)
-
-    def heard(self, kind: str, semantics: Semantics) -> list[tuple[Audience, str]]:
-        """What is told of the object in the twin of that kind, and to whom, the last first."""
-        if kind in UNTOLD:
-            return []
-        audience = AUDIENCES[semantics]
-        return [
-            (audience(tell.speaker, tell.hearers, tell.trusting), tell.container(kind)) for tell in reversed(self.told)
-        ]
-
-    def trace(self, kind: str, semantics: Semantics, gaps: Sequence[int]) -> Trace:
-        """What becomes known of the object in the twin of that kind, line by line, as the tracker would read it. gaps:
-        the lines after which distractors stand, in order."""
-        updates = self._list_sights(gaps)
-        updates += self._list_tells(kind, semantics, gaps)
-        lines = self.height + len(gaps) - (len(self.told) if kind == "none" else 0)
-        return Trace(lines, self.scene.bits, tuple(updates))
-
-    def _list_sights(self, gaps: Sequence[int]) -> list[Update]:
-        """What the agents see of the object: all of it is in the first chapter."""
-        present = sum(self.scene.agents)
-        found = [Update(1 + bisect_left(gaps, 1), (self.scene.containers[0],), together(present))]
+    def trace(self, kind: str, gaps: Sequence[int] = ()) -> Trace:
+        """What is seen and said of the object in the twin of that kind, as `tracker.trace` would read it: all that is
+        seen is seen in the first chapter, before any tell. gaps: the lines after which distractors stand, in order."""
+        bits = self.scene.bits
+        present = everybody = sum(bits.values())
+        seen = [(1, self.scene.containers[0], present)]
         line = 2
         for agent, moved in self.turns:
-            for container in moved:
-                found.append(Update(line + bisect_left(gaps, line), (container,), together(present)))
-                line += 1
-            line += 1 if moved else 2  # the exit, after what he did, be it nothing
-            present ^= agent
-        return found
-
-    def _list_tells(self, kind: str, semantics: Semantics, gaps: Sequence[int]) -> Iterator[Update]:
-        """What is told of the object in the twin of that kind."""
+            seen += [(line + at, container, present) for at, container in enumerate(moved)]
+            line += len(moved) + 1 if moved else 2  # the exit, after what he did, be it nothing
+            present ^= bits[agent]
+        mentions = [Mention(line + bisect_left(gaps, line), container, who) for line, container, who in seen]
+        moves = tuple([mention.line for mention in mentions])
         heights = self.heights
-        for at, (audience, label) in enumerate(reversed(self.heard(kind, semantics))):
-            line = sum(heights[: self.told[at].after + 1]) + at
-            yield Update(line + bisect_left(gaps, line), (label,), audience)
+        for at, tell in enumerate(() if kind in UNTOLD else self.told):
+            line = sum(heights[: tell.after + 1]) + at
+            heard = everybody if tell.hearer is None else bits[tell.speaker] | bits[tell.hearer]
+            speech = (tell.container(kind), heard, bits[tell.speaker], tell.trusting)
+            mentions.append(Mention(line + bisect_left(gaps, line), *speech))
+        lines = self.height + len(gaps) - (len(self.told) if kind == "none" else 0)
+        return Trace(lines, bits, tuple(mentions), moves)
 
 
 def set_scene(dice: Dice, plan: Plan, cell: Cell) -> Scene:
@@ -241,16 +212,16 @@ def set_scene(dice: Dice, plan: Plan, cell: Cell) -> Scene:
         places = spare.deal(_PLACES)
         there, what = rooms.draw(), things.draw()
         turns = _deal(dice, plan, members, places)
-        left = {bits[name]: time + at for at, (name, _) in enumerate(turns)}
+        left = {name: time + at for at, (name, _) in enumerate(turns)}
         time += len(turns)
         inside = [places[0], *[label for _, moved in turns for label in moved]]
         later.append(Chapter(there, what, tuple(members), turns, inside, _height(turns), left))
-    return Scene(names, bits, [*bits.values()], room, thing, containers, later)
+    return Scene(names, bits, room, thing, containers, later)
 
 
 def draw(dice: Dice, plan: Plan, cell: Cell, scene: Scene) -> Plot:
     """Draw a story in that scene: its first chapter, and the tells."""
-    turns = _deal(dice, plan, scene.agents, scene.containers[:_PLACES])
+    turns = _deal(dice, plan, scene.names, scene.containers[:_PLACES])
     here = scene.containers[0]
     leaving = []
     for agent, moved in turns:
@@ -263,16 +234,16 @@ def draw(dice: Dice, plan: Plan, cell: Cell, scene: Scene) -> Plot:
     return plot
 
 
-def _height(turns: Turns[T]) -> int:
+def _height(turns: Turns) -> int:
     return 3 + len(turns) + sum([len(moved) or 1 for _, moved in turns])
 
 
-def _deal(dice: Dice, plan: Plan, members: Sequence[T], places: list[str]) -> Turns[T]:
+def _deal(dice: Dice, plan: Plan, members: Sequence[str], places: list[str]) -> Turns:
     """Deal the moves to some of the agents, so that the object is often in its third place before anybody leaves."""
     chance = dice.chance
     moves = dice.pick(plan.moves)
     size = 2 + int(chance() * (len(places) - 1))
-    turns: Turns[T] = [(who, []) for who in dice.sample(members, len(members))]
+    turns: Turns = [(who, []) for who in dice.sample(members, len(members))]
     movers = 1 + int(chance() * len(turns))
     here = 0
     for at in sorted([int(chance() * movers) for _ in range(moves)]):
@@ -284,8 +255,7 @@ def _deal(dice: Dice, plan: Plan, members: Sequence[T], places: list[str]) -> Tu
 def _talk(dice: Dice, plan: Plan, count: int, plot: Plot) -> None:
     """Add `count` tells, each after some chapter and in both forms; what is said depends on what is believed then."""
     scene, leaving = plot.scene, plot.leaving
-    chance, agents, containers = dice.chance, scene.agents, scene.containers
-    everybody, chapters = sum(agents), len(scene.later) + 1
+    chance, containers, chapters = dice.chance, scene.containers, len(scene.later) + 1
     said = {containers[0]}.union(*[moved for _, moved in plot.turns])
     here = leaving[-1][1]
     believed = dict(leaving)  # where there are no twins, what is really said decides it; of twins, each one's form
@@ -298,16 +268,16 @@ def _talk(dice: Dice, plan: Plan, count: int, plot: Plot) -> None:
             chapter += 1
         public = plan.tell_kind == "public" or (plan.tell_kind == "both" and int(chance() * 2) == 0)
         honest = plan.truth == "truthful" or (plan.truth == "mixed" and int(chance() * 2) == 0)
-        speaker, hearer = dice.sample(agents, 2)
+        speaker, hearer = dice.sample(scene.names, 2)
         own = misled[speaker]
         lies = [label for label in containers if label in said and label != own and label != here]
         if not lies or (len(said) < len(containers) and int(chance() * 2)):
             lies = [label for label in containers if label not in said]
         lie = lies[int(chance() * len(lies))]
         time = left[speaker]
-        hearers = everybody ^ speaker if public else hearer
-        trusting = [agent for agent, then in left.items() if then < time and agent & hearers]
-        tell = Telling(after, speaker, hearers, public, honest, believed[speaker], lie, sum(trusting))
+        trusting = [agent for agent, then in left.items() if then < time and (public or agent == hearer)]
+        trust = sum([scene.bits[agent] for agent in trusting])
+        tell = Telling(after, speaker, None if public else hearer, honest, believed[speaker], lie, trust)
         plot.told.append(tell)
         if plan.twins:
             for form, kind in ((believed, "truthful"), (misled, "deceptive")):
@@ -350,78 +320,11 @@ def _distractor(dice: Dice, plot: Plot) -> tuple[str, str]:
     return f"{name} {'likes' if dice.below(2) else 'dislikes'} the {thing}.", thing
 
 
-class FastBeliefs(FinalBeliefs[int]):
-    """The final beliefs of a plot without a trace, by agents as bits: all that is seen is seen before any tell. plot:
-    the story. kind: which twin of it. semantics: by which beliefs are derived. first, second: the first two containers
-    in which the object is seen or said to be."""
-
-    __slots__ = (
-        *("_alone", "_heard", "_kind", "_leaving", "_other", "_places", "_plot", "_semantics"),
-        *("first", "reality", "second", "told"),
-    )
-
-    def __init__(self, plot: Plot, kind: str, semantics: Semantics) -> None:
-        self._plot, self._kind, self._semantics = plot, kind, semantics
-        self._heard = plot.heard(kind, semantics) if plot.told else []
-        self._leaving, self.reality = plot.leaving, plot.leaving[-1][1]
-        self.told = bool(self._heard)
-        self.first, self.second = plot.places(kind)
-        self._alone: dict[int, str] = {}
-        self._places: list[str] = []
-        self._other: FastBeliefs | None = None
-
-    def places(self) -> Sequence[str]:
-        if not self._places:
-            said = [label for _, label in reversed(self._heard)]
-            self._places = list(dict.fromkeys([*self._plot.containers, *said]))
-        return self._places
-
-    def belief_by_sight(self, chain: Sequence[int], /) -> str:
-        everybody = sum(chain)
-        for agent, place in self._leaving:
-            if agent & everybody:
-                return place
-        return self.reality
-
-    def belief(self, chain: Sequence[int], /, witnessed: str | None = None) -> str:
-        """What the chain believes. witnessed: what its agents saw together last, where that is known already."""
-        if self._heard and chain:
-            everybody, ending = sum(chain), chain[-1] << 1
-            for audience, label in self._heard:
-                if not everybody & audience.strangers and (
-                    audience.endings & ending if audience.memoryless else audience.takes(chain)
-                ):
-                    return label
-        return self.belief_by_sight(chain) if witnessed is None else witnessed
-
-    def other_semantics_belief(self, chain: Sequence[int], /) -> str:
-        if self._other is None:
-            self._other = FastBeliefs(self._plot, self._kind, OTHER_SEMANTICS[self._semantics])
-        return self._other.belief(chain)
-
-    def alone(self, agent: int) -> str:
-        """What a single agent believes; asked again with every order, and so kept."""
-        found = self._alone.get(agent)
-        if found is None:
-            found = self._alone[agent] = self.belief((agent,))
-        return found
-
-    def depends_on_order(self, chain: Sequence[int], belief: str) -> bool:
-        """Whether the same agents in another order believe something else; at once where no tell reaches all."""
-        everybody = sum(chain)
-        for audience, _ in self._heard:
-            if not everybody & audience.strangers:
-                return super().depends_on_order(chain, belief)
-        return False
-
-
 def tell_lines(plot: Plot, kind: str) -> list[str | None]:
     """The sentences of the twin of that kind, in the released words (events.RELEASED, written out here because they
     take most of the time otherwise); None for a line that only the other twins have."""
-    names, _, agents, room, thing, containers, later = plot.scene
-    named = dict(zip(agents, names, strict=True))
-    turns = [(named[agent], moved) for agent, moved in plot.turns]
-    chapters = [(names, room, thing, containers[0], turns)]
+    names, _, room, thing, containers, later = plot.scene
+    chapters = [(names, room, thing, containers[0], plot.turns)]
     chapters += [(list(one.members), one.room, one.object, one.containers[0], one.turns) for one in later]
     found: list[str | None] = []
     at = 0
@@ -436,16 +339,15 @@ def tell_lines(plot: Plot, kind: str) -> list[str | None]:
             found.append(f"{name} exited the {place}.")
         found.append(f"{everybody}{WAITING_ROOM}.")
         while at < len(plot.told) and plot.told[at].after == number:
-            found.append(_tell(plot.told[at], kind, thing, named))
+            found.append(_tell(plot.told[at], kind, thing))
             at += 1
     return found
 
 
-def _tell(tell: Telling, kind: str, thing: str, named: dict[int, str]) -> str | None:
-    speaker = named[tell.speaker]
+def _tell(tell: Telling, kind: str, thing: str) -> str | None:
     if kind == "none":
         return None
     if kind == "filler":
-        return f"{speaker} made no movements and stayed in the {WAITING_ROOM} for 1 minute."
-    how = "publicly claimed" if tell.public else f"privately told {named[tell.hearers]}"
-    return f"{speaker} {how} that the {thing} is in the {tell.container(kind)} now."
+        return f"{tell.speaker} made no movements and stayed in the {WAITING_ROOM} for 1 minute."
+    how = "publicly claimed" if tell.hearer is None else f"privately told {tell.hearer}"
+    return f"{tell.speaker} {how} that the {thing} is in the {tell.container(kind)} now."

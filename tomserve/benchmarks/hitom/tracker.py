@@ -74,7 +74,7 @@ class Trace:
     def under(self, semantics: Semantics | None) -> beliefs.Trace:
         """Beliefs under that semantics, which says whom tellings reach; for None, and for both where nothing is said,
         as if nothing were said about the object. Raises ValueError for an unknown semantics."""
-        if semantics not in (None, *SEMANTICS):
+        if semantics is not None and semantics not in AUDIENCES:
             raise ValueError(one_of("semantics", str(semantics), SEMANTICS))
         known = semantics if self.told else None
         if known not in self._under:
