@@ -23,16 +23,11 @@ class Audience:
     pair that has the agent counts, and an agent whom none has leads nowhere. accepting: the states, as bits, in which
     a chain may end. Reading begins in state 0; the empty chain is what is really so. Raises ValueError for agents that
     are a negative number (such as ~ann), because those would be more than any story has.
-
-    What follows from the steps is worked out once, because audiences are few and read often.
     """
 
     steps: tuple[tuple[tuple[int, int], ...], ...]
     accepting: int
     leads: tuple[dict[int, int], ...] = field(init=False, compare=False, repr=False)  # the steps by agent
-    strangers: int = field(init=False, compare=False, repr=False)  # agents of no step, who take nothing over
-    memoryless: bool = field(init=False, compare=False, repr=False)  # whether only the last agent counts, as mostly
-    endings: int = field(init=False, compare=False, repr=False)  # then: the last agents shifted by 1, bit 0 for none
 
     def __post_init__(self) -> None:
         leads = []
@@ -42,11 +37,6 @@ class Audience:
                 found |= dict.fromkeys(_each(agents), following)
             leads.append(found)
         object.__setattr__(self, "leads", tuple(leads))
-        object.__setattr__(self, "strangers", ~sum({agent for found in leads for agent in found}))
-        memoryless = all(found == leads[0] for found in leads)
-        ends = sum(agent for agent, state in leads[0].items() if self.accepting >> state & 1) if memoryless else 0
-        object.__setattr__(self, "memoryless", memoryless)
-        object.__setattr__(self, "endings", ends << 1 | self.accepting & memoryless)
 
     def takes(self, chain: Sequence[int]) -> bool:
         """Whether this chain takes it over. chain: the agents as bits, the outermost first."""

@@ -128,22 +128,10 @@ class Trace:
     def accept_updates(self, chain: Chain) -> list[Update]:
         """The updates that the chain takes over; none where it has an agent whom the story does not know. Raises
         ValueError for an agent who stands in the chain twice, because no audience says what that means."""
-        bit = self.bits.get
-        agents = [bit(name, 0) for name in chain]
-        everybody = sum(agents)
-        if everybody.bit_count() < len(agents):  # an agent is unknown, or stands there twice
-            if len(set(chain)) < len(agents):
-                raise ValueError(f"an agent is asked about twice in {' > '.join(chain)}; name every agent once")
-            return []
-        ending = agents[-1] << 1 if agents else 1
-        found = []
-        for update in self.updates:
-            audience = update.audience
-            if everybody & audience.strangers:
-                continue
-            if audience.endings & ending if audience.memoryless else audience.takes(agents):
-                found.append(update)
-        return found
+        if len(set(chain)) < len(chain):
+            raise ValueError(f"an agent is asked about twice in {' > '.join(chain)}; name every agent once")
+        agents = [self.bits.get(name, 0) for name in chain]
+        return [update for update in self.updates if update.audience.takes(agents)]
 
     def belief(self, chain: Chain) -> Belief:
         """What the chain believes at the story's end. Raises ValueError as `accept_updates` does."""
