@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.hitom_stories import AGENTS, OBJECTS, all_beliefs, last_seen_together, stories
-from tomserve.benchmarks.hitom import events, words
+from tomserve.benchmarks.hitom import events
 from tomserve.benchmarks.hitom.events import (
     QUESTION_WORDINGS,
     VERBS,
@@ -60,7 +60,7 @@ FRAME = ("Ada and Bo entered the den.", "The pen is in the old_tin.")
     ],
 )  # fmt: skip
 def test_a_wording_with_other_blanks_is_refused_by_its_field(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    changed = words.words().model_copy(update={"wordings": {"move": (text,)}})
+    changed = events.words().model_copy(update={"wordings": {"move": (text,)}})
     monkeypatch.setattr(events, "words", lambda: changed)
     other_wordings.cache_clear()
     with pytest.raises(ContentError, match=r"words.yaml: wordings.move: .*: expected the blanks \{agent\}, "):

@@ -16,12 +16,11 @@ from tests.conftest import make_item as any_item
 from tests.helpers.outcomes import passes, refuses_in_a_line
 from tomserve.benchmarks import hitom
 from tomserve.benchmarks.hitom.benchmark import Tally
-from tomserve.benchmarks.hitom.events import WAITING_ROOM, Claim, Enter, Place, Stay, Story, Tell
+from tomserve.benchmarks.hitom.events import WAITING_ROOM, Claim, Enter, Place, Stay, Story, Tell, words
 from tomserve.benchmarks.hitom.generator import MOST, generate, item_lines, items, records
 from tomserve.benchmarks.hitom.items import TrackedBeliefs, make_item, read_records, story_factors
 from tomserve.benchmarks.hitom.plan import TRUTHS, TWINS, Plan
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, trace
-from tomserve.benchmarks.hitom.words import words
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Item, read_items
 from tomserve.items.draw import limit_items

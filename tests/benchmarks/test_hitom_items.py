@@ -43,6 +43,7 @@ from tomserve.benchmarks.hitom.events import (
     read_any_question,
     read_question,
     read_story,
+    words,
 )
 from tomserve.benchmarks.hitom.generator import items as generated
 from tomserve.benchmarks.hitom.items import read_records
@@ -59,7 +60,6 @@ from tomserve.benchmarks.hitom.variants import (
     reorder,
     retell,
 )
-from tomserve.benchmarks.hitom.words import words
 from tomserve.errors import ConfigError, ContentError, InapplicableError
 from tomserve.items import UNKNOWN, Item
 from tomserve.prompting.persons import find_people

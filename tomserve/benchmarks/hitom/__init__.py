@@ -2,8 +2,7 @@
 
 What lies where:
 
-    words.py        the words of stories and variants, from dataset/hitom
-    events.py       what happens in a story and what is asked, read and written exactly, in the released or other words
+    events.py       what happens in a story and what is asked, read and written exactly; the words, from dataset/hitom
     tracker.py      which sentences show or say where an object is, and to whom, under two named semantics
     items.py        the official JSON file, and a question as an Item with its design factors
     baselines.py    rules that nest nothing, and the containers to which known errors lead

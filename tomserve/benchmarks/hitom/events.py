@@ -22,11 +22,43 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import Field
 
 from tomserve import content
-from tomserve.benchmarks.hitom.words import FILE, words
+from tomserve.content.validation import Strict, load_model
 from tomserve.errors import ContentError
+
+FILE = "dataset/hitom/words.yaml"
+_List = Annotated[tuple[str, ...], Field(min_length=8)]
+_Short = Literal["place", "stay", "exit", "claim", "tell"]
+_Sort = _Short | Literal["enter", "move", "saw", "lost", "likes", "dislikes"]
+
+
+class Words(Strict):
+    """The words of generated stories and of variants, as FILE has them."""
+
+    rooms: _List
+    objects: _List
+    containers: _List
+    agents: _List
+    animals: _List
+    belongings: _List
+    foods: _List
+    other_agents: _List
+    other_containers: _List
+    released_colours: tuple[str, ...]
+    other_colours: _List
+    wordings: dict[_Sort, tuple[str, ...]] = Field(min_length=11)
+    short_wordings: dict[_Short, str] = Field(min_length=5)
+
+
+@cache
+def words() -> Words:
+    """The words. Raises ConfigError where the file is not installed, ContentError by line for a mistake in it."""
+    return load_model(content.require(FILE), Words)
+
 
 WAITING_ROOM = "waiting_room"
 """The room where agents wait between chapters. Nothing is seen there, and leaving it does not count as an exit."""

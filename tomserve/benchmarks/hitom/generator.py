@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from tomserve.benchmarks.hitom.events import Story, write_question
+from tomserve.benchmarks.hitom.events import Story, words, write_question
 from tomserve.benchmarks.hitom.items import (
     CORRECTED,
     TrackedBeliefs,
@@ -44,7 +44,6 @@ from tomserve.benchmarks.hitom.sampler import (
     tell_lines,
 )
 from tomserve.benchmarks.hitom.tracker import Semantics
-from tomserve.benchmarks.hitom.words import words
 from tomserve.errors import ConfigError
 from tomserve.items import SCHEMA, UNKNOWN, Factor, Item
 
@@ -347,7 +346,7 @@ def _other_choices(
 ) -> list[str]:
     """The choices that answer no question: where else the object is seen or said to be (`own` has the answers, too);
     what else the story mentions, as far as there is room; then any, up to the number wanted."""
-    right, known = {label for _, label in answers}, words().container_set
+    right, known = {label for _, label in answers}, set(words().containers)
     more = [label for label in dict.fromkeys(elsewhere) if label not in own and label in known]
     if plan.choices is not None:
         more = more[: plan.choices - len(own)]

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tomserve.benchmarks.hitom.events import words
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, Semantics
-from tomserve.benchmarks.hitom.words import words
 from tomserve.errors import ConfigError, one_of
 
 TRAITS = ("position", "first-order", "tell", "letter")

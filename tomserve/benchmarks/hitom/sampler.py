@@ -26,10 +26,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from tomserve.benchmarks.hitom.events import WAITING_ROOM
+from tomserve.benchmarks.hitom.events import WAITING_ROOM, words
 from tomserve.benchmarks.hitom.plan import Cell, Plan
 from tomserve.benchmarks.hitom.tracker import Mention, Trace
-from tomserve.benchmarks.hitom.words import words
 
 T = TypeVar("T")
 AGAIN = 5

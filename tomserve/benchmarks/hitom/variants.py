@@ -33,12 +33,12 @@ from tomserve.benchmarks.hitom.events import (
     other_wordings,
     read_question,
     short_wordings,
+    words,
     write_question,
 )
 from tomserve.benchmarks.hitom.items import TrackedBeliefs, number_choices, story_factors
 from tomserve.benchmarks.hitom.sampler import Dice
 from tomserve.benchmarks.hitom.tracker import Semantics, trace
-from tomserve.benchmarks.hitom.words import words
 from tomserve.errors import InapplicableError
 from tomserve.items import UNKNOWN, Factor, Gold, Item
 
