@@ -18,7 +18,7 @@ from tomserve import benchmarks
 from tomserve.benchmarks.counterfactuals import Case, find_problem
 from tomserve.benchmarks.worlds import rules, variants
 from tomserve.benchmarks.worlds import variants as told_again
-from tomserve.benchmarks.worlds.benchmark import cases, find_world_cases, holders_of, label_case, load
+from tomserve.benchmarks.worlds.benchmark import cases, find_world_cases, holders_of, load
 from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
 from tomserve.benchmarks.worlds.generator import draw_worlds, items, label, question_text, sentences
 from tomserve.benchmarks.worlds.lexicon import built_in, fill_phrasing
@@ -377,9 +377,9 @@ def test_what_cannot_be_told_again_is_dropped_with_a_reason() -> None:
 @pytest.fixture(scope="module")
 def made() -> list[Case]:
     """What the questions of two worlds of each family make."""
-    drawn = draw_worlds(built_in(), 2 * len(FAMILIES), 3)
-    found = [label_case(one, "canary") for world in drawn for one in find_world_cases(world, built_in())]
-    return [case for case in found if isinstance(case, Case)]
+    drawn, mark = draw_worlds(built_in(), 2 * len(FAMILIES), 3), {"canary": "canary"}
+    found = (find_world_cases(world, built_in(), lambda item: item.model_copy(update=mark)) for world in drawn)
+    return [case for cases in found for case in cases if isinstance(case, Case)]
 
 
 def test_every_family_makes_cases_whose_twin_asks_and_offers_what_f_does(made: list[Case]) -> None:
@@ -443,11 +443,7 @@ def test_a_file_makes_the_cases_of_its_worlds_under_its_own_ids(tmp_path: Path) 
     told = list(items(world, built_in()))
     write_items(path := tmp_path / "worlds.jsonl", told)
     found = [case for case in cases(path) if isinstance(case, Case)]
-    assert (
-        found
-        == [case for one in find_world_cases(world, built_in()) if isinstance(case := label_case(one, None), Case)]
-        != []
-    )
+    assert found == [case for case in find_world_cases(world, built_in()) if isinstance(case, Case)] != []
     usual = list(benchmarks.get("worlds").found_cases(path))
     assert [case.f.factors["kind"] for case in usual] == ["belief", "action"]
     changed = [item.model_copy(update={"question": "Where?"}) for item in told if item.factors["asked"] == "P"]

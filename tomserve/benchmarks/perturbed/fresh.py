@@ -13,7 +13,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import Field
 
 from tomserve import content
-from tomserve.benchmarks.perturbed.stages import Place, Questions, Sentence, Slot, Stage, StageFile, Task, Version
+from tomserve.benchmarks.perturbed.stages import Place, Questions, Sentence, Slot, Stage, StageFile, Task
 from tomserve.content.validation import Strict, load_model
 from tomserve.errors import ContentError
 from tomserve.items import Item
@@ -98,118 +98,76 @@ def regenerate(stage: Stage, seed: int, names: Names, wording: int | None = None
     """The stage with other names, labels, words and wordings, its answers derived anew from the events. wording: of
     each sentence, from 0; by default one of those that are not released. Raises ContentError where labels, words or
     names are lacking; what else can go wrong, `validation` finds beforehand."""
-    return Stage(_Telling(stage, seed, names, wording).file(), stage.path, stage.lines)
-
-
-class _Telling:
-    """One way to tell a stage, by seed. wording: of each sentence; None for one that the seed chooses."""
-
-    def __init__(self, stage: Stage, seed: int, names: Names, wording: int | None) -> None:
-        self.stage, self.old, self.key, self.wording = stage, stage.file, (seed, stage.file.stage), wording
-        self.labels = self._labels()
-        self.words = self._words()
-        self.names = self._names(names)
-        self.people = variants_words.NameReplacer(self.names)
-        scopes = {word: scope(self.old, word) for word in self.words}
-        self.things = {
-            task: variants_words.NounReplacer({word: new for word, new in self.words.items() if task in scopes[word]})
-            for task in (None, *self.old.tasks)
-        }
-
-    def _labels(self) -> Mapping[str, Slot]:
-        """One of the spare pairs, either way round."""
-        if not self.old.spare:
-            raise self._lacking("is missing: pairs of labels for fresh editions", "spare", "labels")
-        pair = self.old.spare[order_by_key(range(len(self.old.spare)), *self.key, "labels")[0]]
-        turned = order_by_key((True, False), *self.key, "order of labels")[0]
-        return {"x": pair["y"], "y": pair["x"]} if turned else {"x": pair["x"], "y": pair["y"]}
-
-    def _words(self) -> dict[str, str]:
-        """Another word for each thing, no word for two things where that can be had."""
-        chosen: dict[str, str] = {}
-        for word in self.old.words:
-            left = [other for other, reason in other_words(self.old, word).items() if reason is None]
-            if not left:
-                reason = "none of its other words can be used; tomserve generate perturbed-2 --check says why"
-                raise self._lacking(reason, f"words.{word}", "words", word)
-            options = order_by_key(left, *self.key, "word", word)
-            chosen[word] = next((one for one in options if one not in chosen.values()), options[0])
-        return chosen
-
-    def _names(self, names: Names) -> dict[str, str]:
-        try:
-            return draw_names(self.old, names, self.old.people, *self.key, "name")
-        except LookupError as error:
-            person = error.args[0]
-            reason = f"there is no further name for {person!r} ({self.old.people[person]}); add some to {NAMES}"
-            raise self._lacking(reason, "people", "people", person) from None
-
-    def _lacking(self, reason: str, field: str, *place: str) -> ContentError:
-        return ContentError(reason, path=self.stage.path, line=self.stage.lines.at(place), field=field)
-
-    def file(self) -> StageFile:
-        """The stage file of this telling."""
-        old = self.old
-        told = old.model_copy(
-            update={
-                "people": {self.names[name]: pronoun for name, pronoun in old.people.items()},
-                "labels": dict(self.labels),
-                "spare": [],
-                "words": {},
-                "questions": self._questions(old.questions, None),
-                "tasks": {name: self._task(name, task) for name, task in old.tasks.items()},
-            }
-        )
-        return _derive_answers(Stage(told, self.stage.path, self.stage.lines))
-
-    def _text(self, template: str, task: str | None) -> str:
-        return self.people.replace_all(self.things[task].replace_all(template))
-
-    def _questions(self, questions: Questions, task: str | None) -> Questions:
-        told = {"belief": self._text(questions.belief, task), "reality": self._text(questions.reality, task)}
-        return questions.model_copy(update=told)
-
-    def _task(self, name: str, task: Task) -> Task:
-        here = ("tasks", name)
-        return task.model_copy(
-            update={
-                "asked": task.asked and self.names[task.asked],
-                "questions": task.questions and self._questions(task.questions, name),
-                "story": self._sentences(task.story, *here, "story"),
-                "versions": {key: self._version(one, *here, key) for key, one in task.versions.items()},
-            }
-        )
-
-    def _version(self, version: Version, *here: str) -> Version:
-        inserted = {anchor: self._sentences(new, *here, anchor) for anchor, new in version.insert.items()}
-        return version.model_copy(update={"replace": self._sentences(version.replace, *here), "insert": inserted})
-
-    def _sentences(self, sentences: Mapping[str, Sentence], *here: str) -> dict[str, Sentence]:
-        return {name: self._sentence(sentence, *here, name) for name, sentence in sentences.items()}
-
-    def _sentence(self, sentence: Sentence, *here: str) -> Sentence:
-        if self.wording is None:
-            wording = order_by_key(sentence.texts[1:] or sentence.texts, *self.key, *here)[0]
-        else:
-            wording = sentence.texts[self.wording]
-        events = [self.people.replace_all(event) for event in sentence.events]
-        return Sentence(texts=[self._text(wording, here[1])], events=events)
-
-
-def _derive_answers(stage: Stage) -> StageFile:
-    """The file of a stage with the answers that its events give, in place of those that are written in it."""
-
-    def with_answers(task: str, which: str, version: Version) -> Version:
-        last = stage.story(task, which).lines[-1]
-        return version.model_copy(update={"answers": f"{'|'.join(last.belief.labels)}/{'|'.join(last.world.labels)}"})
-
-    tasks = {
-        name: task.model_copy(
-            update={"versions": {key: with_answers(name, key, one) for key, one in task.versions.items()}}
-        )
-        for name, task in stage.file.tasks.items()
+    old, key = stage.file, (seed, stage.file.stage)
+    labels, words, people = _other_labels(stage, *key), _other_words(stage, *key), _other_people(stage, names, *key)
+    persons, scopes = variants_words.NameReplacer(people), {word: scope(old, word) for word in words}
+    things = {
+        task: variants_words.NounReplacer({word: new for word, new in words.items() if task in scopes[word]})
+        for task in (None, *old.tasks)
     }
-    return stage.file.model_copy(update={"tasks": tasks})
+
+    def tell(template: str, task: str | None) -> str:
+        return persons.replace_all(things[task].replace_all(template))
+
+    def ask(questions: Questions, task: str | None) -> Questions:
+        return Questions(belief=tell(questions.belief, task), reality=tell(questions.reality, task))
+
+    named = {people[name]: pronoun for name, pronoun in old.people.items()}
+    changes = {"people": named, "labels": labels, "spare": [], "words": {}, "questions": ask(old.questions, None)}
+    file = old.model_copy(update=changes, deep=True)
+    for name, task in file.tasks.items():
+        for place, sentence in sentences(task, ("tasks", name)):
+            here = place if place[2] == "story" else (*place[:2], place[3], *place[5:])
+            told = sentence.texts
+            chosen = order_by_key(told[1:] or told, *key, *here)[0] if wording is None else told[wording]
+            sentence.texts[:] = [tell(chosen, name)]
+            sentence.events[:] = map(persons.replace_all, sentence.events)
+        own = {"asked": task.asked and people[task.asked], "questions": task.questions and ask(task.questions, name)}
+        file.tasks[name] = task.model_copy(update=own)
+    made = Stage(file, stage.path, stage.lines)
+    for name, task in file.tasks.items():
+        for which, version in task.versions.items():
+            last = made.story(name, which).lines[-1]
+            answers = f"{'|'.join(last.belief.labels)}/{'|'.join(last.world.labels)}"
+            task.versions[which] = version.model_copy(update={"answers": answers})
+    return made
+
+
+def _other_labels(stage: Stage, *key: str | int) -> dict[str, Slot]:
+    """One of the spare pairs, either way round."""
+    if not (spare := stage.file.spare):
+        raise _lacking(stage, "is missing: pairs of labels for fresh editions", "spare", "labels")
+    pair = spare[order_by_key(range(len(spare)), *key, "labels")[0]]
+    turned = order_by_key((True, False), *key, "order of labels")[0]
+    return {"x": pair["y"], "y": pair["x"]} if turned else {"x": pair["x"], "y": pair["y"]}
+
+
+def _other_words(stage: Stage, *key: str | int) -> dict[str, str]:
+    """Another word for each thing, no word for two things where that can be had."""
+    chosen: dict[str, str] = {}
+    for word in stage.file.words:
+        left = [other for other, reason in other_words(stage.file, word).items() if reason is None]
+        if not left:
+            reason = "none of its other words can be used; tomserve generate perturbed-2 --check says why"
+            raise _lacking(stage, reason, f"words.{word}", "words", word)
+        options = order_by_key(left, *key, "word", word)
+        chosen[word] = next((one for one in options if one not in chosen.values()), options[0])
+    return chosen
+
+
+def _other_people(stage: Stage, names: Names, *key: str | int) -> dict[str, str]:
+    """Another name for each person."""
+    people = stage.file.people
+    try:
+        return draw_names(stage.file, names, people, *key, "name")
+    except LookupError as error:
+        person = error.args[0]
+        reason = f"there is no further name for {person!r} ({people[person]}); add some to {NAMES}"
+        raise _lacking(stage, reason, "people", "people", person) from None
+
+
+def _lacking(stage: Stage, reason: str, field: str, *place: str) -> ContentError:
+    return ContentError(reason, path=stage.path, line=stage.lines.at(place), field=field)
 
 
 def scope(file: StageFile, word: str) -> set[str | None]:

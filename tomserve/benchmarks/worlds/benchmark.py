@@ -1,6 +1,7 @@
 """The benchmark of generated worlds: its fixed release, files of fresh ones, and its stories as a reader sees them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from tomserve.benchmarks.base import Benchmark, Findings, Say, read_own, select_groups
@@ -27,14 +28,16 @@ from tomserve.items import UNKNOWN, Item, numbered_items
 from tomserve.items.draw import Draw
 
 
-def find_world_cases(world: World, lexicon: Lexicon) -> Iterator[Case | NoCase]:
+def find_world_cases(
+    world: World, lexicon: Lexicon, written: Callable[[Item], Item] = lambda item: item
+) -> Iterator[Case | NoCase]:
     """What all questions about a false belief of the protagonist, or about what follows from it, make: a case, or why
     they make none. The belief may be one about what somebody else believes.
 
     In a case, `own` is the story without the change and without who noticed it, told to the reader as the protagonist,
     so that what f's protagonist believes falsely is simply so; `own_twin` is the twin, in which the protagonist
     noticed, told to the reader likewise; `twin` is that twin as somebody tells it who is nobody in it. Labels for
-    probes are added by `label_case`.
+    probes, and where a surface cue parts from the belief, are factors of f.
 
     The choices of own and own_twin are in the first person: those about the protagonist call them "I", and those for
     whose question the phrasings have a beginning (`first_person`, such as "I believe that ") begin so; short ones such
@@ -42,9 +45,12 @@ def find_world_cases(world: World, lexicon: Lexicon) -> Iterator[Case | NoCase]:
     says which of those they stand for. A question whose answer in own is not that of f makes no case, such as surprise,
     where there is nothing to be surprised about; nor does one whose answer in the twin is that of f. Nothing comes of a
     world without twin, in which the protagonist misses nothing.
+
+    written: gives each item f as it is to be called and marked.
     """
     who = find_protagonist(world)
-    if world.second is not None or world.design.get("scenario") not in BY_NAME[world.family].twins:
+    family = BY_NAME[world.family]
+    if world.second is not None or world.design.get("scenario") not in family.twins:
         return
     if not any(_asks(world, question, who) for question in world.questions):
         return  # the twin would be drawn for nothing
@@ -53,19 +59,17 @@ def find_world_cases(world: World, lexicon: Lexicon) -> Iterator[Case | NoCase]:
         return
     bare = second_person(drop_scenes(world, {"cause", "percept"}))
     for place, question in enumerate(world.questions):
-        f = next(items(world, lexicon, questions=[place]), None) if _asks(world, question, who) else None
-        if f is None:
+        made = next(items(world, lexicon, questions=[place]), None) if _asks(world, question, who) else None
+        if made is None:
             continue
+        f, right = written(made), made.factors["answer_key"]
         same = same_question(question, other.questions)
         if same is None:
             yield NoCase(f, "it is not asked in the twin")
             continue
         same = same.model_copy(update={"phrasing": question.phrasing})
-        told = (
-            bare.model_copy(update={"questions": (bare.questions[place],)}),
-            second_person(other).model_copy(update={"questions": (same,)}),
-        )
-        right, plain, noticed = f.factors["answer_key"], *(answer(one, one.questions[0]) for one in told)
+        told = _with_question(bare, bare.questions[place]), _with_question(second_person(other), same)
+        plain, noticed = (answer(one, one.questions[0]) for one in told)
         if plain != right:
             yield NoCase(f, "without the change its answer is another one")
         elif noticed is None:
@@ -78,8 +82,17 @@ def find_world_cases(world: World, lexicon: Lexicon) -> Iterator[Case | NoCase]:
                 version(f, telling, lexicon, name, first=who, prefix=prefix)
                 for telling, name in zip(told, ("ppt_p", "ppt_p_twin"), strict=True)
             )
-            seen = version(f, other.model_copy(update={"questions": (same,)}), lexicon, "ppt_twin")
-            yield Case(f, _with_meanings(f, own), _with_meanings(f, own_twin), seen, str(f.factors["family"]))
+            asked, seen = _with_question(world, question), _with_question(other, same)
+            holders = holders_of(asked, seen)
+            scenarios = (str(one.design["scenario"]) for one in (world, other))
+            parted = next((one for one in scenarios if one in family.parted), None)
+            labelled = add_factors(f, holders if parted is None else {**holders, PARTED: parted})
+            own, own_twin = _with_meanings(f, own), _with_meanings(f, own_twin)
+            yield Case(labelled, own, own_twin, version(f, seen, lexicon, "ppt_twin"), world.family, holders)
+
+
+def _with_question(world: World, question: Question) -> World:
+    return world.model_copy(update={"questions": (question,)})
 
 
 def _with_meanings(f: Item, made: Item) -> Item:
@@ -109,14 +122,13 @@ def cases(path: Path | None = None, where: Sequence[str] = ()) -> Iterator[Case 
     if path is not None:
         for line, item in numbered_items(path):
             if item.base is None:
-                yield from _of_item(item, lexicon, path, line)
+                yield from find_world_cases(read_record(item, path), lexicon, partial(_as_written, item, path, line))
         return
-    release = load_release()
-    wanted = _families(where)
+    release, wanted = load_release(), _families(where)
     for world in draw_worlds(lexicon, release.worlds, release.seed):
         if wanted is None or world.family in wanted:
-            for found in find_world_cases(world, lexicon):
-                yield label_case(found, release.canary)
+            mark = {"canary": release.canary}
+            yield from find_world_cases(world, lexicon, lambda item, mark=mark: item.model_copy(update=mark))
 
 
 def _families(where: Sequence[str]) -> set[str] | None:
@@ -127,36 +139,12 @@ def _families(where: Sequence[str]) -> set[str] | None:
     return wanted if wanted and wanted <= BY_NAME.keys() else None
 
 
-def label_case(found: Case | NoCase, canary: str | None) -> Case | NoCase:
-    """A case with its labels, for probes and where a surface cue parts from the belief. canary: what marks its items as
-    data that is not for training."""
-    if isinstance(found, NoCase):
-        return NoCase(found.item.model_copy(update={"canary": canary}), found.reason)
-    tellings = (found.f, found.own, found.own_twin, found.twin)
-    f, own, own_twin, twin = (item.model_copy(update={"canary": canary}) for item in tellings if item is not None)
-    holders = holders_of(read_record(f), read_record(twin))
-    scenarios = (str(one.factors["scenario"]) for one in (f, twin))
-    parted = next((one for one in scenarios if one in BY_NAME[found.family].parted), None)
-    f = add_factors(f, holders if parted is None else {**holders, PARTED: parted})
-    return Case(f, own, own_twin, twin, found.family, holders)
-
-
-def _of_item(item: Item, lexicon: Lexicon, path: Path, line: int) -> Iterator[Case | NoCase]:
-    """What an item of a file makes, under its own id; nothing where it is not about a false belief."""
-    for found in find_world_cases(read_record(item, path), lexicon):
-        made = found.item if isinstance(found, NoCase) else found.f
-        if (made.story, made.question, made.choices) != (item.story, item.question, item.choices):
-            reason = f"item {item.id!r} is told otherwise than its record; generate it again with these words"
-            raise ContentError(reason, path=path, line=line)
-        if isinstance(found, NoCase):
-            yield label_case(NoCase(item, found.reason), item.canary)
-            continue
-        own, own_twin, twin = (
-            telling.model_copy(update={"id": f"{item.id}/{telling.factors['variant']}", "base": item.id})
-            for telling in (found.own, found.own_twin, found.twin)
-            if telling is not None
-        )
-        yield label_case(Case(item, own, own_twin, twin, found.family), item.canary)
+def _as_written(item: Item, path: Path, line: int, made: Item) -> Item:
+    """The item of a file that its record makes. Raises ContentError where that tells something else."""
+    if (made.story, made.question, made.choices) != (item.story, item.question, item.choices):
+        reason = f"item {item.id!r} is told otherwise than its record; generate it again with these words"
+        raise ContentError(reason, path=path, line=line)
+    return item
 
 
 def holders_of(world: World, twin: World) -> dict[str, str | None]:
