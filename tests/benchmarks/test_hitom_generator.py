@@ -4,6 +4,8 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import chain, groupby
 from pathlib import Path
 
 import orjson
@@ -16,9 +18,9 @@ from tests.conftest import make_item as any_item
 from tests.helpers.outcomes import passes, refuses_in_a_line
 from tomserve.benchmarks import hitom
 from tomserve.benchmarks.hitom.benchmark import Tally
-from tomserve.benchmarks.hitom.events import WAITING_ROOM, Claim, Enter, Place, Stay, Story, Tell, words
+from tomserve.benchmarks.hitom.events import WAITING_ROOM, Claim, Enter, Place, Stay, Story, Tell, read_question, words
 from tomserve.benchmarks.hitom.generator import MOST, generate, item_lines, items, records
-from tomserve.benchmarks.hitom.items import TrackedBeliefs, make_item, read_records, story_factors
+from tomserve.benchmarks.hitom.items import TrackedBeliefs, make_item, read_records, story_factors, story_id
 from tomserve.benchmarks.hitom.plan import TRUTHS, TWINS, Plan
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, trace
 from tomserve.errors import ConfigError, ContentError
@@ -60,24 +62,27 @@ def lies(story: Story, obj: str) -> bool:
     return any(event.container != one for (_, event), one in zip(told, believed, strict=True))
 
 
-def factors(plan: Plan) -> list[dict[str, object]]:
-    return [q.factors for family in generate(plan) for story in family.stories for q in story.questions]
+def stories(plan: Plan) -> Iterator[list[list[Item]]]:
+    """The items of each story and, where it has them, of its twins."""
+    for rows in generate(plan):
+        made = map(Item.model_validate, rows)
+        yield [list(asked) for _, asked in groupby(made, key=lambda item: item.story)]
 
 
 @some
 @given(plans(twins=True))
 def test_twins_differ_in_their_tells_alone(plan: Plan) -> None:
-    for family in generate(plan):
-        assert tuple(story.kind for story in family.stories) == TWINS
-        none, truthful, deceptive, filler = family.stories
-        assert {story.factors["twin"] for story in family.stories} == {none.id}
-        assert {story.factors["twin_kind"] for story in family.stories} == set(TWINS)
-        assert len(truthful.sentences) == len(deceptive.sentences) == len(filler.sentences)
-        told = [isinstance(event, Claim | Tell) for event in Story.parse(truthful.sentences).events]
-        assert sum(told) in plan.tells
-        assert none.sentences == tuple(s for s, tell in zip(truthful.sentences, told, strict=True) if not tell)
-        events = (Story.parse(one.sentences).events for one in (truthful, deceptive, filler))
-        for one, lie, pause, tell in zip(*events, told, strict=True):
+    for told in stories(plan):
+        none, truthful, deceptive, filler = (one[0].story for one in told)
+        every = [item for one in told for item in one]
+        assert [one[0].factors["twin_kind"] for one in told] == list(TWINS)
+        assert {(item.cluster, item.factors["twin"]) for item in every} == {(told[0][0].cluster, story_id(none))}
+        assert len(truthful) == len(deceptive) == len(filler)
+        tells = [isinstance(event, Claim | Tell) for event in Story.parse(truthful).events]
+        assert sum(tells) in plan.tells
+        assert none == tuple(s for s, tell in zip(truthful, tells, strict=True) if not tell)
+        events = (Story.parse(one).events for one in (truthful, deceptive, filler))
+        for one, lie, pause, tell in zip(*events, tells, strict=True):
             if not tell:
                 assert one == lie == pause
                 continue
@@ -87,49 +92,46 @@ def test_twins_differ_in_their_tells_alone(plan: Plan) -> None:
             assert one.text().replace(one.container, lie.container) == lie.text()
             assert pause == Stay(one.speaker, WAITING_ROOM)
             assert abs(len(pause.text().split()) - len(one.text().split())) <= 1
-        assert [story.factors["deception"] for story in family.stories] == [False, False, True, False]
-        assert len({json["cluster"] for json in map(orjson.loads, item_lines(family))}) == 1
-        for story in (none, filler):  # nothing is told: the same answers
-            assert not any(question.factors["tell_relevant"] for question in story.questions)
-            assert [q.chain[-1] for q in story.questions] == [q.chain[-1] for q in none.questions]
+        assert [one[0].factors["deception"] for one in told] == [False, False, True, False]
+        for one in (told[0], told[3]):  # nothing is told: the same answers
+            assert not any(item.factors["tell_relevant"] for item in one)
+            assert [item.answer for item in one] == [item.answer for item in told[0]]
 
 
 @some
 @given(plans())
 def test_every_story_can_happen_with_the_trackers_gold_among_the_choices(plan: Plan) -> None:
-    families = list(generate(plan))
-    assert sum(len(family.stories) for family in families) == plan.stories
-    for family in families:
-        lines = item_lines(family)
-        named = {word.rstrip(".") for told in family.stories for text in told.sentences for word in text.split()}
-        assert len(set(family.choices)) == len(family.choices) == (plan.choices or len(family.choices))
-        assert set(family.choices) <= set(words().containers)
-        assert plan.choices or set(family.choices) == named & set(words().containers)
-        for told in family.stories:
-            story = Story.parse(told.sentences)
+    lines, count = chain.from_iterable(map(item_lines, generate(plan))), 0
+    for family in stories(plan):
+        choices, obj = family[0][0].choices[:-1], str(family[0][0].factors["object"])
+        named = {word.rstrip(".") for told in family for text in told[0].story for word in text.split()}
+        assert len(set(choices)) == len(choices) == (plan.choices or len(choices))
+        assert set(choices) <= set(words().containers)
+        assert plan.choices or set(choices) == named & set(words().containers)
+        for asked in family:
+            count += 1
+            story = Story.parse(asked[0].story)
             story.check()
             first, place = story.events[:2]
             assert (type(first), type(place)) == (Enter, Place)
-            assert place.object == family.object == story.objects[0]
+            assert place.object == obj == story.objects[0]
             assert set(story.agents) == set(first.agents)
             assert len(story.agents) in plan.agents
             rooms = [e.room for e in story.events if isinstance(e, Enter) and e.room != WAITING_ROOM]
             assert len(rooms) in plan.chapters
             assert rooms.count(first.room) == 1
-            assert {**told.factors, **story_factors(story, family.choices)} == told.factors
-            assert plan.truth == "mixed" or plan.twins or told.factors["deception"] == lies(story, family.object)
-            ends = TrackedBeliefs(trace(story, family.object), plan.gold)
-            for question in told.questions:
-                line = next(lines)
-                item = Item.from_json(line)
-                chain = ends.traced.chain(question.asked, plan.gold)
-                assert item.gold.chains == (tuple(chain),)
-                assert item.answer == chain[-1] == ends.belief(question.asked) != "unknown"
-                assert item.answer in named & set(family.choices)
-                about = (story, ends, question.asked, family.object, family.choices, told.factors)
-                made = make_item(*about, cluster=family.cluster)
-                assert (item, line) == (made, made.to_json())
-        assert next(lines, None) is None
+            assert plan.truth == "mixed" or plan.twins or asked[0].factors["deception"] == lies(story, obj)
+            ends, counted = TrackedBeliefs(trace(story, obj), plan.gold), story_factors(story, choices)
+            for item in asked:
+                who, _ = read_question(item.question)
+                assert item.gold.chains == (tuple(ends.traced.chain(who, plan.gold)),)
+                assert item.answer == ends.belief(who) != "unknown"
+                assert item.answer in named & set(choices)
+                own = {**item.factors, **counted}
+                made = make_item(story, ends, who, obj, choices, own, cluster=family[0][0].cluster)
+                assert (item, next(lines)) == (made, made.to_json())
+    assert count == plan.stories
+    assert next(lines, None) is None
 
 
 FIXED = [
@@ -150,13 +152,13 @@ FIXED_WITH_RECORDS = [
 def test_the_bytes_of_many_plans_are_fixed(plan: Plan, expected: str) -> None:
     """If this fails by intent, every published number on generated items needs its version of tomserve named. The
     second list has every option, and what the official form says: digests that version 0.10 made."""
-    sha = hashlib.sha256()
-    for family in generate(plan.check()):
-        for line in item_lines(family):
+    sha, count = hashlib.sha256(), 0
+    for rows in generate(plan.check()):
+        for line in item_lines(rows):
             sha.update(line + b"\n")
-        if plan.choices is not None and (plan, expected) in FIXED_WITH_RECORDS:
-            for record in records(family):
-                sha.update(orjson.dumps(record))
+        for record in records(rows, count) if (plan, expected) in FIXED_WITH_RECORDS else ():
+            sha.update(orjson.dumps(record))
+        count += len(rows)
     assert sha.hexdigest()[:16] == expected
 
 
@@ -185,7 +187,7 @@ def lead(counts: Counter[object], classes: int) -> int:
 )
 def test_balance_is_kept(plan: Plan) -> None:
     classes: dict[tuple, Counter[object]] = defaultdict(Counter)
-    found = factors(plan.check())
+    found = [item.factors for item in items(plan)]
     for f in found:
         order, told = f["order"], f["n_tells"] != 0
         classes["position", 3, order, told][min(f["answer_place"], 3)] += 1
@@ -235,14 +237,10 @@ def test_what_cannot_be_had_is_refused(plan: Plan, said: str) -> None:
 
 def test_the_tally_counts_what_the_items_say() -> None:
     plan = Plan(stories=24, seed=9, tells=(0, 2))
-    ours, again = Tally(), Tally()
-    for family in generate(plan):
-        ours.add_family(family)
-    found = list(items(plan))
-    again.add_items(found)
-    assert ours.orders("x").equals(again.orders("x"))
-    assert ours.stories("x").equals(again.stories("x"))
-    row = ours.orders("x").row(2, named=True)
+    tally, found = Tally(), list(items(plan))
+    tally.add((item.story, item.factors) for item in found)
+    assert tally.stories("x")["stories"].sum() == 24
+    row = tally.orders("x").row(2, named=True)
     second = [item.factors for item in found if item.factors["order"] == 2]
     assert row["first_order"] == sum(f["equals_first_order"] is True for f in second) / len(second)
     assert row["place_2"] == sum(f["answer_place"] == 2 for f in second) / len(second)
@@ -295,7 +293,7 @@ def test_the_official_form_reads_back(cli: Cli, tmp_path: Path) -> None:
     passes(cli("generate", "hitom", "--stories", 12, "--tells", "1,3", "--format", "hitom", "--out", path))
     found, ours = read_records(path), list(items(plan))
     assert [r.sample_id for r in found] == list(range(60))
-    assert json.loads(path.read_text())["data"] == [r for family in generate(plan) for r in records(family)]
+    assert json.loads(path.read_text())["data"] == list(records([row for rows in generate(plan) for row in rows]))
     for record, item in zip(found, ours, strict=True):
         assert (record.story.sentences(), record.answer) == (item.story, item.answer)
         assert ((*record.choices, "unknown"), record.deception) == (item.choices, item.factors["deception"])

@@ -128,15 +128,24 @@ class Trace:
     def accept_updates(self, chain: Chain) -> list[Update]:
         """The updates that the chain takes over; none where it has an agent whom the story does not know. Raises
         ValueError for an agent who stands in the chain twice, because no audience says what that means."""
+        agents = self._bits_of(chain)
+        return [update for update in self.updates if update.audience.takes(agents)]
+
+    def _bits_of(self, chain: Chain) -> list[int]:
         if len(set(chain)) < len(chain):
             raise ValueError(f"an agent is asked about twice in {' > '.join(chain)}; name every agent once")
-        agents = [self.bits.get(name, 0) for name in chain]
-        return [update for update in self.updates if update.audience.takes(agents)]
+        return [self.bits.get(name, 0) for name in chain]
 
     def belief(self, chain: Chain) -> Belief:
         """What the chain believes at the story's end. Raises ValueError as `accept_updates` does."""
+        agents, taken = self._bits_of(chain), list[Update]()
+        for update in reversed(self.updates):
+            if update.audience.takes(agents):
+                taken.append(update)
+                if update.manner == "learn":  # whatever was believed before does not matter
+                    break
         now = NOTHING
-        for update in self.accept_updates(chain):
+        for update in reversed(taken):
             now = now.after(update.labels, update.manner)
         return now
 

@@ -275,15 +275,15 @@ HITOM = {
 def _hitom_stories(seed: int, fresh: bool, families: Sequence[str]) -> Iterator[list[Item]]:
     """Stories with their twins, in the released words or, fresh, in those of paraphrases."""
     del families
-    from tomserve.benchmarks.hitom.generator import generate, item_lines
+    from tomserve.benchmarks.hitom.generator import generate
     from tomserve.benchmarks.hitom.plan import TWINS, Plan
 
     retell = benchmarks.retelling(benchmarks.get("hitom"))("hitom")
     say = partial(_say_otherwise, retell=retell) if fresh else lambda item: item
     for edition in count():
         plan = Plan(stories=100 * len(TWINS), seed=seed * 1000 + edition, tells=(2,), twins=True).check()
-        for number, family in enumerate(generate(plan)):
-            told, key = [Item.from_json(line) for line in item_lines(family)], f"{seed}/{edition}/{number}/telling"
+        for number, rows in enumerate(generate(plan)):
+            told, key = list(map(Item.model_validate, rows)), f"{seed}/{edition}/{number}/telling"
             yield list(map(say, tell_otherwise(told, CHANGES, key, retell, _hitom_levels)))
 
 

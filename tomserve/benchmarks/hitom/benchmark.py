@@ -21,7 +21,7 @@ from tomserve import content
 from tomserve.benchmarks.base import Benchmark, Findings, Say, read_own
 from tomserve.benchmarks.hitom import baselines, generator
 from tomserve.benchmarks.hitom.baselines import RULES
-from tomserve.benchmarks.hitom.generator import Family, items
+from tomserve.benchmarks.hitom.generator import Rows, items
 from tomserve.benchmarks.hitom.items import CORRECTED, Record, TrackedBeliefs, make_item, read_records, story_factors
 from tomserve.benchmarks.hitom.plan import TRAITS, Plan, levels
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, trace
@@ -46,22 +46,14 @@ class Tally:
         self._questions: Counter[tuple[Factor, ...]] = Counter()
         self._stories: Counter[tuple[Factor, ...]] = Counter()
 
-    def add_family(self, family: Family) -> None:
-        """Count a generated story with its twins, if it has any."""
-        for story in family.stories:
-            self._count(story.factors, (question.factors for question in story.questions))
-
-    def add_items(self, items: Iterable[Item]) -> None:
-        """Count items of any Hi-ToM set, each story once."""
-        stories: dict[tuple[str, ...], list[Item]] = {}
-        for item in items:
-            stories.setdefault(item.story, []).append(item)
-        for asked in stories.values():
-            self._count(asked[0].factors, (item.factors for item in asked))
-
-    def _count(self, story: Mapping[str, Factor], questions: Iterable[Mapping[str, Factor]]) -> None:
-        self._stories[tuple([story[name] for name in _STORY])] += 1
-        self._questions.update([tuple([factors[name] for name in _QUESTION]) for factors in questions])
+    def add(self, asked: Iterable[tuple[tuple[str, ...], Mapping[str, Factor]]]) -> None:
+        """Count questions, each given by the sentences of its story and its factors, and each story once."""
+        stories: dict[tuple[str, ...], list[Mapping[str, Factor]]] = {}
+        for story, factors in asked:
+            stories.setdefault(story, []).append(factors)
+        for listed in stories.values():
+            self._stories[tuple([listed[0][name] for name in _STORY])] += 1
+            self._questions.update([tuple([factors[name] for name in _QUESTION]) for factors in listed])
 
     def orders(self, name: str) -> pl.DataFrame:
         """One row for each order: the number of items, and the share of them whose answer is of each kind.
@@ -136,7 +128,7 @@ def make_balance_tables(tally: Tally, official: Path | None = None) -> dict[str,
     sets = {"generated": tally}
     if official is not None:
         sets["official"] = Tally()
-        sets["official"].add_items(load(official))
+        sets["official"].add((item.story, item.factors) for item in load(official))
     return {
         "answers by order": pl.concat([found.orders(name) for name, found in sets.items()]),
         "stories by chapters": pl.concat([found.stories(name) for name, found in sets.items()]),
@@ -262,13 +254,13 @@ def _write(plan: Plan, form: str, out: Path) -> Tally:
     """Write the stories of a plan to a file as they are made; returns the counts of what came of it."""
     tally = Tally()
 
-    def families() -> Iterator[Family]:
-        for family in generator.generate(plan):
-            tally.add_family(family)
-            yield family
+    def counted() -> Iterator[Rows]:
+        for rows in generator.generate(plan):
+            tally.add((row["story"], row["factors"]) for row in rows)
+            yield rows
 
-    items_of = (line + b"\n" for family in families() for line in generator.item_lines(family))
-    pieces = generator.official_file(families()) if form == "hitom" else items_of
+    lines = (line + b"\n" for rows in counted() for line in generator.item_lines(rows))
+    pieces = generator.official_file(counted()) if form == "hitom" else lines
     write_chunks(out, pieces, output_path.open_output)
     return tally
 

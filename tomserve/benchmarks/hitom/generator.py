@@ -1,8 +1,8 @@
 """Generator of Hi-ToM stories with questions, gold answers and gold chains: seeded, balanced, fast.
 
 The same plan gives the same bytes on every machine and in every version of Python, and its first stories whatever
-their number. Items are written without being validated (five in a quarter of a millisecond); that they are what
-`make_item` makes of the same story is proven by the tests.
+their number. Items are made as rows, which are written without being validated (five in a quarter of a millisecond);
+that they are what `make_item` makes of the same story is proven by the tests.
 
 Every item is told by the sentences of the released generator, so that `--format hitom` is a file like the official
 one and reads back. What differs from the released stories, on purpose: agents leave in another order than they are
@@ -11,8 +11,8 @@ chapters (so that no label hangs on what one sees on coming back); tells always 
 stays, and must be known to whoever reads the numbers: without tells a nested belief is what all asked agents saw
 together last.
 
-    >>> family = next(generate(Plan(stories=1, seed=7).check()))
-    >>> [len(asked) for asked in family.asked]
+    >>> rows = next(generate(Plan(stories=1, seed=7).check()))
+    >>> [row["factors"]["order"] for row in rows]
     [0, 1, 2, 3, 4]
 """
 
@@ -32,7 +32,7 @@ from tomserve.benchmarks.hitom.items import (
     story_id,
     write_choices,
 )
-from tomserve.benchmarks.hitom.plan import LETTERS, ORDERS_RANGE, TRAITS, Cell, Plan
+from tomserve.benchmarks.hitom.plan import LETTERS, ORDERS_RANGE, TRAITS, Plan
 from tomserve.benchmarks.hitom.sampler import (
     MOST_PLACES,
     UNTOLD,
@@ -43,7 +43,6 @@ from tomserve.benchmarks.hitom.sampler import (
     set_scene,
     tell_lines,
 )
-from tomserve.benchmarks.hitom.tracker import Semantics
 from tomserve.errors import ConfigError
 from tomserve.items import SCHEMA, UNKNOWN, Factor, Item
 
@@ -210,46 +209,14 @@ class Balance:
         return [label if label is not None else rest.pop() for label in places]
 
 
-BENCHMARK = "hitom"
+Rows = list[dict[str, Any]]
+"""The items of a drawn story, or of its four twins one after the other, as JSON has them but for `schema`. They share
+their choices and the agents asked about."""
 
 
-class Question(NamedTuple):
-    """One question: the agents asked about, the belief after every sentence, and all factors."""
-
-    asked: tuple[str, ...]
-    chain: list[str]
-    factors: dict[str, Factor]
-
-
-class GeneratedStory(NamedTuple):
-    """One story of a family, and its questions. factors: those that all its questions share."""
-
-    kind: str
-    sentences: tuple[str, ...]
-    id: str
-    factors: dict[str, Factor]
-    questions: tuple[Question, ...]
-
-
-class Family(NamedTuple):
-    """A drawn story, or its four twins, with what they share: questions and choices (the containers, in order)."""
-
-    number: int  # of the first story, from 1
-    cell: Cell
-    stories: tuple[GeneratedStory, ...]
-    asked: tuple[tuple[str, ...], ...]  # one tuple of agents for each order
-    object: str
-    choices: tuple[str, ...]
-    semantics: Semantics
-
-    @property
-    def cluster(self) -> str:
-        """The unit of the intervals: the story, or all of its twins together."""
-        return f"{BENCHMARK}/{self.stories[0].id}"
-
-
-def generate(plan: Plan) -> Iterator[Family]:
-    """The families of a checked plan: single stories, or twins. Raises ConfigError where balance cannot be kept."""
+def generate(plan: Plan) -> Iterator[Rows]:
+    """The items of a checked plan, story by story, with its twins where it has them. Raises ConfigError where balance
+    cannot be kept."""
     balance = Balance(plan)
     known: set[str] = set()
     cells = plan.cells
@@ -264,16 +231,16 @@ def generate(plan: Plan) -> Iterator[Family]:
             if fits and plan.choices is not None and plan.choices < MOST_PLACES:
                 fits = len(_mentioned_containers(plan, plot)) <= plan.choices
             if fits and (asked := balance.ask(dice, plot, drawn)) is not None:
-                family = _family(dice, plan, balance, plot, asked, number, cell)
+                rows = _make_rows(dice, plan, balance, plot, asked)
                 break
             if not fits or drawn % 20 == 19:
                 scene = set_scene(dice, plan, cell)
         else:
             raise balance.give_up(number)
-        if family.stories[0].id in known:
+        if rows[0]["cluster"] in known:
             raise ConfigError(f"story {number} has been told before; ask for fewer --stories, or for longer ones")
-        known.add(family.stories[0].id)
-        yield family
+        known.add(rows[0]["cluster"])
+        yield rows
 
 
 def _mentioned_containers(plan: Plan, plot: Plot) -> dict[str, None]:
@@ -282,12 +249,10 @@ def _mentioned_containers(plan: Plan, plot: Plot) -> dict[str, None]:
     return dict.fromkeys([*plot.containers, *said])
 
 
-def _family(
-    dice: Dice, plan: Plan, balance: Balance, plot: Plot, asked: list[tuple[str, ...]], number: int, cell: Cell
-) -> Family:
+def _make_rows(dice: Dice, plan: Plan, balance: Balance, plot: Plot, asked: list[tuple[str, ...]]) -> Rows:
     count = dice.pick(plan.distractors) if plan.lines is None else plan.lines - plot.height
     gaps, noise = draw_distractors(dice, plot, count)
-    semantics = plan.gold
+    semantics, thing = plan.gold, plot.scene.object
     ends = {kind: TrackedBeliefs(plot.trace(kind, gaps), semantics) for kind in plan.kinds}
     chains = {kind: [ends[kind].traced.chain(who, semantics) for who in asked] for kind in plan.kinds}
     answers = [(len(who), chain[-1]) for kind in plan.kinds for who, chain in zip(asked, chains[kind], strict=True)]
@@ -297,20 +262,21 @@ def _family(
         balance.letter(dice, answers, _other_choices(dice, plan, _mentioned_containers(plan, plot), elsewhere, answers))
     )
     positions, named = number_choices(choices), {*plot.containers, *elsewhere}
-    told: list[GeneratedStory] = []
+    rows: Rows = []
     for kind in plan.kinds:
         sentences = tuple(_merge_distractors(tell_lines(plot, kind), gaps, [sentence for sentence, _ in noise]))
-        name = story_id(sentences)
+        told = f"hitom/{story_id(sentences)}"
+        cluster = rows[0]["cluster"] if rows else told  # the story, or all of its twins together
         lies = len(plot.told) if kind == "deceptive" else 0 if kind else sum([not tell.honest for tell in plot.told])
         tells = [] if kind in UNTOLD else plot.told
         public = len([tell for tell in tells if tell.hearer is None])
         factors: dict[str, Factor] = {
-            "length": cell.chapters,
+            "length": len(plot.scene.later) + 1,
             "deception": lies > 0,
-            "object": plot.scene.object,
+            "object": thing,
             "semantics": semantics,
             "n_deceptive": lies,
-            **({"twin": told[0].id if told else name, "twin_kind": kind} if kind else {}),
+            **({"twin": cluster.removeprefix("hitom/"), "twin_kind": kind} if kind else {}),
             # what follows are the values of `story_factors`, without reading the story again
             "n_lines": len(sentences),
             "n_agents": len(plot.scene.names),
@@ -321,12 +287,21 @@ def _family(
             "n_containers_mentioned": len(named.union([tell.container(kind) for tell in tells]).intersection(choices)),
             "reentered": len(plot.scene.later) >= len(words().rooms) and Story.parse(sentences).reentered,
         }
-        questions = [
-            Question(who, chain, {**factors, **ends[kind].factors(who, chain[-1], chain[-1], positions)})
+        rows += [
+            {
+                "id": item_id(told, who, thing, semantics),
+                "benchmark": "hitom",
+                "story": sentences,
+                "question": write_question(who, thing),
+                "choices": (*choices, UNKNOWN),
+                "answer": chain[-1],
+                "gold": {"chains": (chain,)},
+                "factors": {**factors, **ends[kind].factors(who, chain[-1], chain[-1], positions)},
+                "cluster": cluster,
+            }
             for who, chain in zip(asked, chains[kind], strict=True)
         ]
-        told.append(GeneratedStory(kind, sentences, name, factors, tuple(questions)))
-    return Family(number, cell, tuple(told), tuple(asked), plot.scene.object, choices, semantics)
+    return rows
 
 
 def _merge_distractors(told: list[str | None], gaps: list[int], noise: list[str]) -> list[str]:
@@ -355,64 +330,45 @@ def _other_choices(
     return [*(label for label in own if label not in right), *more]
 
 
-def item_lines(family: Family) -> Iterator[bytes]:
-    """The items of a family as JSON, one line each without its newline, as Item.to_json writes them."""
-    choices = orjson.Fragment(orjson.dumps((*family.choices, UNKNOWN)))
-    cluster, thing = family.cluster, family.object
-    for story in family.stories:
-        sentences = orjson.Fragment(orjson.dumps(story.sentences))
-        told = f"{BENCHMARK}/{story.id}"
-        for asked, chain, factors in story.questions:
-            yield orjson.dumps(
-                {
-                    "schema": SCHEMA,
-                    "id": item_id(told, asked, thing, family.semantics),
-                    "benchmark": BENCHMARK,
-                    "story": sentences,
-                    "question": write_question(asked, thing),
-                    "choices": choices,
-                    "answer": chain[-1],
-                    "gold": {"chains": (chain,)},
-                    "factors": factors,
-                    "cluster": cluster,
-                }
-            )
+def item_lines(rows: Rows) -> Iterator[bytes]:
+    """Items as JSON, one line each without its newline, as Item.to_json writes them."""
+    return (orjson.dumps({"schema": SCHEMA, **row}) for row in rows)
 
 
-def records(family: Family) -> Iterator[dict[str, Any]]:
-    """The questions of a family as records of the official file. Raises ConfigError for more choices than letters."""
-    if len(family.choices) > LETTERS:
+def records(rows: Rows, first: int = 0) -> Iterator[dict[str, Any]]:
+    """The items of a story as records of the official file, which are numbered from `first` on. Raises ConfigError for
+    more choices than letters."""
+    if (count := len(rows[0]["choices"]) - 1) > LETTERS:
         raise ConfigError(
-            f"story {family.number} has {len(family.choices)} choices, the official form letters for {LETTERS}; "
+            f"story {first // len(rows) + 1} has {count} choices, the official form letters for {LETTERS}; "
             f"give --choices {LETTERS}, fewer --chapters or --format items"
         )
-    for at, story in enumerate(family.stories):
-        for place, question in enumerate(story.questions):
-            yield {
-                "prompting_type": CORRECTED,
-                "deception": story.factors["deception"],
-                "story_length": family.cell.chapters,
-                "question_order": len(question.asked),
-                "sample_id": (family.number - 1 + at) * len(family.asked) + place,
-                "story": "".join([f"{line} {text}\n" for line, text in enumerate(story.sentences, 1)]),
-                "question": write_question(question.asked, family.object),
-                "choices": write_choices(family.choices),
-                "answer": question.chain[-1],
-            }
+    for number, row in enumerate(rows, first):
+        yield {
+            "prompting_type": CORRECTED,
+            "deception": row["factors"]["deception"],
+            "story_length": row["factors"]["length"],
+            "question_order": row["factors"]["order"],
+            "sample_id": number,
+            "story": "".join([f"{line} {text}\n" for line, text in enumerate(row["story"], 1)]),
+            "question": row["question"],
+            "choices": write_choices(row["choices"][:-1]),
+            "answer": row["answer"],
+        }
 
 
-def official_file(families: Iterable[Family]) -> Iterator[bytes]:
+def official_file(stories: Iterable[Rows]) -> Iterator[bytes]:
     """A file of the official form, {"data": [record, ...]}, in pieces with one record on each line."""
-    before = b'{"data": [\n'
-    for family in families:
-        for record in records(family):
+    before, count = b'{"data": [\n', 0
+    for rows in stories:
+        for record in records(rows, count):
             yield before + orjson.dumps(record)
             before = b",\n"
+        count += len(rows)
     yield b"\n]}\n"
 
 
 def items(plan: Plan) -> Iterator[Item]:
     """The items of a plan. Raises ConfigError where the plan or its balance is impossible."""
-    for family in generate(plan.check()):
-        for line in item_lines(family):
-            yield Item.from_json(line)
+    for rows in generate(plan.check()):
+        yield from map(Item.model_validate, rows)

@@ -288,16 +288,17 @@ class TrackedBeliefs:
 
     def __init__(self, traced: Trace, semantics: Semantics = "released") -> None:
         self.traced, self.semantics, self.told = traced, semantics, traced.told
-        self.reality = traced.belief()
+        self._heard, self._seen = traced.under(semantics), traced.under(None)
+        self.reality = self._seen.label(())
         self.places = list(dict.fromkeys([mention.container for mention in traced.mentions]))
 
     def belief(self, chain: Sequence[str]) -> str:
         """Where the object is by that chain; by the empty one, really."""
-        return self.traced.belief(chain, self.semantics)
+        return self._heard.label(chain)
 
     def belief_by_sight(self, chain: Sequence[str]) -> str:
         """The same as if nothing were said."""
-        return self.traced.under(None).label(chain)
+        return self._seen.label(chain)
 
     def depends_on_order(self, chain: Sequence[str], belief: str) -> bool:
         """Whether the same agents in some other order believe something else than `belief`, which is the chain's. Only
