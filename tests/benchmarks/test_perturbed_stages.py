@@ -1,4 +1,4 @@
-"""Stage files: every mistake by file and line, every rule violated once, and the edition itself."""
+"""Stage files: every mistake by file and line, every rule violated once, and the edition itself with its cases."""
 
 import re
 from collections import Counter
@@ -8,8 +8,10 @@ import pytest
 
 from tests.conftest import ROOT, Cli
 from tests.helpers.outcomes import refuses
-from tomserve import benchmarks
+from tomserve import benchmarks, content
+from tomserve.benchmarks.counterfactuals import Case
 from tomserve.benchmarks.perturbed import validation
+from tomserve.benchmarks.perturbed.cases import OwnStory, cases, make_cases
 from tomserve.benchmarks.perturbed.stages import PERTURBATIONS, Stage, in_false_belief_subset, load_stage, load_stages
 from tomserve.benchmarks.perturbed.validation import Design, Pairs, find_design_problems
 from tomserve.benchmarks.perturbed_2 import BENCHMARK
@@ -240,3 +242,42 @@ def test_a_drawn_part_holds_whole_pairs_and_all_classes_and_roles(limit: int, se
     assert len(counts) == len(PERTURBATIONS)
     usual = sorted(counts.values())[len(counts) // 2]
     assert min(counts.values()) >= usual / 3  # the class that only eleven stages have comes up less often
+
+
+def test_every_stage_makes_two_cases_in_which_the_cue_is_the_same_in_the_twin() -> None:
+    found = [one for one in cases() if isinstance(one, Case)]
+    assert len(found) == 2 * 21 == 2 * len({one.scenario for one in found})
+    for one in found:
+        assert (one.parted, one.own.answer) == ("informed", one.f.answer)
+        assert one.twin is not None
+        assert one.twin.answer == one.own_twin.answer == one.f.factors["reality"]
+        assert " you" in one.own.question
+        assert one.own.story != one.own_twin.story
+        assert set(one.own.story) - set(one.own_twin.story) <= {one.own.story[-1], one.own.story[-2]}
+        assert str(one.f.factors["asked"]) not in " ".join([*one.own.story, *one.own_twin.story, one.own.question])
+
+
+STICKER = {"sticker": 'It says "{y}".', "read": "You read it."}
+LEARNED = {"told": "Clara tells you: {x}."}
+
+
+@pytest.mark.parametrize(
+    ("told", "learned", "said"),
+    [
+        ({"holds": "There are {x} in it and no {y}."}, {}, "holds: Nadia does not notice this"),
+        ({"bell": "Nadia leaves."}, {}, "bell: names Nadia"),
+        ({"read": "You read {y}."}, {}, r"read: expected the labels \[\]"),
+        ({"shelf": "It stands there."}, {}, "shelf"),
+        ({}, {"told": "Clara tells you: {y}."}, r"told: expected the labels \['\{x\}'\]"),
+        ({}, {"never": "You never look."}, "never"),
+    ],
+)
+def test_a_story_that_does_not_fit_its_stage_is_refused(
+    told: dict[str, str], learned: dict[str, str], said: str
+) -> None:
+    first = load_stage(content.require("dataset/perturbed-2/stages") / "C01.yaml")
+    assert len(list(make_cases(first, OwnStory(told=STICKER, learned=LEARNED)))) == 2
+    with pytest.raises(ValueError, match=said):
+        list(make_cases(first, OwnStory(told=STICKER | told, learned=LEARNED | learned)))
+    with pytest.raises(ValueError, match="you believe unknown after it; expected y"):
+        list(make_cases(first, OwnStory(told={"sticker": STICKER["sticker"]}, learned=LEARNED)))
