@@ -20,7 +20,7 @@ from tomserve.benchmarks import hitom
 from tomserve.benchmarks.hitom.benchmark import Tally
 from tomserve.benchmarks.hitom.events import WAITING_ROOM, Claim, Enter, Place, Stay, Story, Tell, read_question, words
 from tomserve.benchmarks.hitom.generator import MOST, generate, item_lines, items, records
-from tomserve.benchmarks.hitom.items import TrackedBeliefs, make_item, read_records, story_factors, story_id
+from tomserve.benchmarks.hitom.items import TrackedBeliefs, make_row, read_records, story_factors, story_id
 from tomserve.benchmarks.hitom.plan import TRUTHS, TWINS, Plan
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, trace
 from tomserve.errors import ConfigError, ContentError
@@ -128,7 +128,8 @@ def test_every_story_can_happen_with_the_trackers_gold_among_the_choices(plan: P
                 assert item.answer == ends.belief(who) != "unknown"
                 assert item.answer in named & set(choices)
                 own = {**item.factors, **counted}
-                made = make_item(story, ends, who, obj, choices, own, cluster=family[0][0].cluster)
+                row = make_row(f"hitom/{story_id(story.sentences())}", story.sentences(), ends, who, choices, own)
+                made = Item.model_validate({**row, "cluster": family[0][0].cluster})
                 assert (item, next(lines)) == (made, made.to_json())
     assert count == plan.stories
     assert next(lines, None) is None

@@ -22,7 +22,7 @@ from tomserve.benchmarks.base import Benchmark, Findings, Say, read_own
 from tomserve.benchmarks.hitom import baselines, generator
 from tomserve.benchmarks.hitom.baselines import RULES
 from tomserve.benchmarks.hitom.generator import Rows, items
-from tomserve.benchmarks.hitom.items import CORRECTED, Record, TrackedBeliefs, make_item, read_records, story_factors
+from tomserve.benchmarks.hitom.items import CORRECTED, Record, TrackedBeliefs, make_row, read_records, story_factors
 from tomserve.benchmarks.hitom.plan import TRAITS, Plan, levels
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, trace
 from tomserve.benchmarks.hitom.variants import make_retell
@@ -332,16 +332,12 @@ def _item(record: Record, gold: str) -> Item:
     }
     if gold == "released":
         factors["prompting_type"] = record.half
-    return make_item(
-        record.story,
-        TrackedBeliefs(trace(record.story, record.object)),
-        record.asked,
-        record.object,
-        record.choices,
-        {**factors, **story_factors(record.story, record.choices)},
-        answer=None if gold == "tracked" else record.answer,
-        suffix=f"/{record.half}" if gold == "released" else "",
-    )
+    story, ends = record.story, TrackedBeliefs(trace(record.story, record.object))
+    answer = None if gold == "tracked" else record.answer
+    factors |= story_factors(story, record.choices)
+    told = f"hitom/{record.story_id}"
+    row = make_row(told, story.sentences(), ends, record.asked, record.choices, factors, answer=answer)
+    return Item.model_validate({**row, "id": f"{row['id']}/{record.half}"} if gold == "released" else row)
 
 
 def audit(path: Path | None, say: Say) -> Findings:

@@ -2,7 +2,7 @@
 
 The same plan gives the same bytes on every machine and in every version of Python, and its first stories whatever
 their number. Items are made as rows, which are written without being validated (five in a quarter of a millisecond);
-that they are what `make_item` makes of the same story is proven by the tests.
+that they are what `make_row` makes of the story as it is told is proven by the tests.
 
 Every item is told by the sentences of the released generator, so that `--format hitom` is a file like the official
 one and reads back. What differs from the released stories, on purpose: agents leave in another order than they are
@@ -23,15 +23,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from tomserve.benchmarks.hitom.events import Story, words, write_question
-from tomserve.benchmarks.hitom.items import (
-    CORRECTED,
-    TrackedBeliefs,
-    item_id,
-    number_choices,
-    story_id,
-    write_choices,
-)
+from tomserve.benchmarks.hitom.events import Story, words
+from tomserve.benchmarks.hitom.items import CORRECTED, TrackedBeliefs, make_row, story_id, write_choices
 from tomserve.benchmarks.hitom.plan import LETTERS, ORDERS_RANGE, TRAITS, Plan
 from tomserve.benchmarks.hitom.sampler import (
     MOST_PLACES,
@@ -44,7 +37,7 @@ from tomserve.benchmarks.hitom.sampler import (
     tell_lines,
 )
 from tomserve.errors import ConfigError
-from tomserve.items import SCHEMA, UNKNOWN, Factor, Item
+from tomserve.items import SCHEMA, Factor, Item
 
 SLACK, MOST = 2, 8
 """How many items a class may fall behind another of the same trait and order, with or without tells: 2, but one more
@@ -254,14 +247,13 @@ def _make_rows(dice: Dice, plan: Plan, balance: Balance, plot: Plot, asked: list
     gaps, noise = draw_distractors(dice, plot, count)
     semantics, thing = plan.gold, plot.scene.object
     ends = {kind: TrackedBeliefs(plot.trace(kind, gaps), semantics) for kind in plan.kinds}
-    chains = {kind: [ends[kind].traced.chain(who, semantics) for who in asked] for kind in plan.kinds}
-    answers = [(len(who), chain[-1]) for kind in plan.kinds for who, chain in zip(asked, chains[kind], strict=True)]
+    answers = [(len(who), ends[kind].belief(who)) for kind in plan.kinds for who in asked]
     elsewhere = [label for chapter in plot.scene.later for label in chapter.containers]
     elsewhere += [thing for _, thing in noise]
     choices = tuple(
         balance.letter(dice, answers, _other_choices(dice, plan, _mentioned_containers(plan, plot), elsewhere, answers))
     )
-    positions, named = number_choices(choices), {*plot.containers, *elsewhere}
+    named = {*plot.containers, *elsewhere}
     rows: Rows = []
     for kind in plan.kinds:
         sentences = tuple(_merge_distractors(tell_lines(plot, kind), gaps, [sentence for sentence, _ in noise]))
@@ -287,20 +279,8 @@ def _make_rows(dice: Dice, plan: Plan, balance: Balance, plot: Plot, asked: list
             "n_containers_mentioned": len(named.union([tell.container(kind) for tell in tells]).intersection(choices)),
             "reentered": len(plot.scene.later) >= len(words().rooms) and Story.parse(sentences).reentered,
         }
-        rows += [
-            {
-                "id": item_id(told, who, thing, semantics),
-                "benchmark": "hitom",
-                "story": sentences,
-                "question": write_question(who, thing),
-                "choices": (*choices, UNKNOWN),
-                "answer": chain[-1],
-                "gold": {"chains": (chain,)},
-                "factors": {**factors, **ends[kind].factors(who, chain[-1], chain[-1], positions)},
-                "cluster": cluster,
-            }
-            for who, chain in zip(asked, chains[kind], strict=True)
-        ]
+        made = (make_row(told, sentences, ends[kind], who, choices, factors) for who in asked)
+        rows += [{**row, "cluster": cluster} for row in made]
     return rows
 
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import orjson
 from pydantic import BaseModel, Field, ValidationError
@@ -25,7 +25,7 @@ from tomserve.benchmarks.hitom.tracker import OTHER_SEMANTICS, Semantics, Trace,
 from tomserve.content import digest, files
 from tomserve.content.validation import choose_error, explain, place_of
 from tomserve.errors import ContentError
-from tomserve.items import UNKNOWN, Factor, Gold, Item
+from tomserve.items import UNKNOWN, Factor
 
 CORRECTED, STALE = "CoTP", "VP"
 """The halves of the file. They ask the same questions; the labels of VP were made by an older generator."""
@@ -219,39 +219,34 @@ class _Reader:
         return labels
 
 
-def make_item(
-    story: Story,
+def make_row(
+    told: str,
+    sentences: tuple[str, ...],
     ends: TrackedBeliefs,
     asked: Sequence[str],
-    obj: str,
     choices: Sequence[str],
     factors: Mapping[str, Factor],
     *,
     answer: str | None = None,
-    suffix: str = "",
-    cluster: str | None = None,
-) -> Item:
-    """The item of one question. story: the story. ends: what is believed in it of `obj`, which its questions share.
-    asked: the agents asked about, the outermost first. choices: the containers to choose from. factors: those of the
-    story (see `story_factors`), to which those of the question are added. answer: the right answer, None for the
-    tracker's. suffix: added to the id, to tell items of one question apart. cluster: the unit of the intervals, None
-    for the story. The gold chain is left out where it does not end in the answer; then the factor `label_agrees` is
-    false."""
-    chain = ends.traced.chain(asked, ends.semantics)
+) -> dict[str, Any]:
+    """The item of one question as JSON has it. told: the id of the story, which is its cluster. ends: what is believed
+    at its end of the object in `factors`. asked: the agents asked about, the outermost first. choices: the containers
+    to choose from. factors: those of the story (see `story_factors`), to which those of the question are added.
+    answer: the right answer, None for the tracker's. The gold chain is left out where it does not end in the answer;
+    then the factor `label_agrees` is false."""
+    chain, obj = ends.traced.chain(asked, ends.semantics), str(factors["object"])
     answer = chain[-1] if answer is None else answer
-    sentences = story.sentences()
-    told = f"hitom/{story_id(sentences)}"
-    return Item(
-        id=item_id(told, asked, obj, ends.semantics) + suffix,
-        benchmark="hitom",
-        story=sentences,
-        question=write_question(asked, obj),
-        choices=(*(label for label in choices if label != UNKNOWN), UNKNOWN),
-        answer=answer,
-        gold=Gold(chains=(tuple(chain),)) if chain[-1] == answer and set(chain) <= {*choices, UNKNOWN} else None,
-        factors={**factors, **ends.factors(asked, chain[-1], answer, number_choices(choices))},
-        cluster=told if cluster is None else cluster,
-    )
+    return {
+        "id": item_id(told, asked, obj, ends.semantics),
+        "benchmark": "hitom",
+        "story": sentences,
+        "question": write_question(asked, obj),
+        "choices": (*(label for label in choices if label != UNKNOWN), UNKNOWN),
+        "answer": answer,
+        "gold": {"chains": (chain,)} if chain[-1] == answer and set(chain) <= {*choices, UNKNOWN} else None,
+        "factors": {**factors, **ends.factors(asked, chain[-1], answer, number_choices(choices))},
+        "cluster": told,
+    }
 
 
 def item_id(story: str, asked: Sequence[str], obj: str, semantics: Semantics = "released") -> str:

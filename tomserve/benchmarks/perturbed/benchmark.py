@@ -5,10 +5,10 @@ belief, each in an original version and in one with the two labels exchanged. On
 stories of the false-belief scenario, among them a minimal pair in one of which the surface cue counts again.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -153,55 +153,27 @@ def cases(path: Path | None = None, where: Sequence[str] = ()) -> Iterator[Case 
     return found(path, where)
 
 
-def _benchmark(
-    edition: Edition,
-    draw: Draw,
-    generate: Callable[..., Findings] | None = None,
-    cases: Callable[..., Iterator[Case | NoCase]] | None = None,
-) -> Benchmark:
+def _benchmark(edition: Edition, story: str, unit: tuple[str, str], **fields: Any) -> Benchmark:
+    """The benchmark of an edition. story: the factor that, with `swapped`, tells the stories of a task apart, each of
+    which is drawn with its two questions. All tasks of a stage get the same ones, so that a class is compared with the
+    unperturbed task of its stage on them."""
+    of_stage = {"over": ("stage", "perturbation"), "alike": ("stage",), "first": "none", "group": ("task", "tasks")}
     return Benchmark(
         edition.name,
         partial(load, edition),
         papers=("The perturbed false-belief tasks (arXiv:2602.22072)",),
         study="perturbed",
         reasoned=("scenario=false_belief", "question_kind=belief"),
-        draw=draw,
+        draw=Draw(**of_stage, whole=(story, "swapped"), unit=unit),  # type: ignore[arg-type]
         rules=RULES[edition.name],
         validate=partial(validate, edition),
         audit=partial(audit, edition),
         show=partial(show, edition),
-        generate=generate,
         retelling=partial(retelling, edition),
-        cases=cases,
+        **fields,
     )
 
 
-FIRST_EDITION = _benchmark(
-    FIRST,
-    # A story is drawn with its two questions. All tasks of a stage get the same scenarios, so that a class is compared
-    # with the unperturbed task of its stage on the same ones.
-    Draw(
-        over=("stage", "perturbation"),
-        whole=("scenario", "swapped"),
-        alike=("stage",),
-        first="none",
-        unit=("story", "stories"),
-        group=("task", "tasks"),
-    ),
-)
-
-SECOND_EDITION = _benchmark(
-    SECOND,
-    # The two stories of a minimal pair are drawn together, too. All tasks of a stage get the same slots: the pair,
-    # another false-belief story, one of the controls.
-    Draw(
-        over=("stage", "perturbation"),
-        whole=("slot", "swapped"),
-        alike=("stage",),
-        first="none",
-        unit=("story or pair", "stories and pairs"),
-        group=("task", "tasks"),
-    ),
-    generate,
-    cases,
-)
+FIRST_EDITION = _benchmark(FIRST, "scenario", ("story", "stories"))
+# The two stories of a minimal pair have one slot, so that they are drawn together.
+SECOND_EDITION = _benchmark(SECOND, "slot", ("story or pair", "stories and pairs"), generate=generate, cases=cases)

@@ -304,27 +304,23 @@ _TURNED = {"she": "he", "he": "she", "they": "they"}
 
 @dataclass(frozen=True)
 class RetoldStory:
-    """A story in a variant: its sentences with slots for the labels, its questions, and whose belief is asked for."""
+    """A story in a variant: its texts with slots for the labels, the events of each, its questions, and whose belief is
+    asked for."""
 
-    sentences: tuple[Sentence, ...]
+    texts: tuple[str, ...]
+    events: tuple[Sequence[str], ...]
     questions: Questions
     asked: str
 
-    @property
-    def texts(self) -> list[str]:
-        """The texts of the sentences."""
-        return [sentence.text for sentence in self.sentences]
-
     @cached_property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> list[Line]:
         """Reality and the person's belief after each sentence, derived from the events as they stand here."""
-        return tuple(derive([sentence.events for sentence in self.sentences], self.asked))
+        return derive(self.events, self.asked)
 
     def change_texts(self, change: Callable[[str], str]) -> RetoldStory:
         """The story with every text and both questions changed."""
-        changed = (Sentence(texts=[change(one.text)], events=one.events) for one in self.sentences)
         asked = Questions(belief=change(self.questions.belief), reality=change(self.questions.reality))
-        return replace(self, sentences=tuple(changed), questions=asked)
+        return replace(self, texts=tuple(map(change, self.texts)), questions=asked)
 
 
 class StageRewording:
@@ -350,8 +346,9 @@ class StageRewording:
     def as_it_is(self, story: Story) -> RetoldStory:
         """The story as the stage file tells it."""
         file = self.stage.file
-        questions = file.tasks[story.task].questions or file.questions
-        return RetoldStory(tuple(story.sentences.values()), questions, file.asked_person(story.task))
+        questions, sentences = file.tasks[story.task].questions or file.questions, story.sentences.values()
+        texts, events = tuple(one.text for one in sentences), tuple(one.events for one in sentences)
+        return RetoldStory(texts, events, questions, file.asked_person(story.task))
 
     # Other things
 
@@ -391,12 +388,8 @@ class StageRewording:
         except LookupError:
             raise InapplicableError(NO_NAMES) from None
         people = NameReplacer(names)
-        changed = told.change_texts(people.replace_all)
-        sentences = tuple(
-            Sentence(texts=one.texts, events=[people.replace_all(event) for event in one.events])
-            for one in changed.sentences
-        )
-        return replace(changed, sentences=sentences, asked=names[told.asked])
+        events = tuple(list(map(people.replace_all, those)) for those in told.events)
+        return replace(told.change_texts(people.replace_all), events=events, asked=names[told.asked])
 
     def _mirror_gender(self, told: RetoldStory) -> tuple[bool, RetoldStory]:
         """The story with every "he" turned to "she" and the other way round, and True; as it is, and False, where a
@@ -418,22 +411,20 @@ class StageRewording:
         return InapplicableError(NOT_ALL_WRITTEN if self.retold is not None else NOT_WRITTEN)
 
     def _paraphrase(self, story: Story) -> RetoldStory:
-        told = self.as_it_is(story)
         wordings = []
-        for own, sentence in zip(self._retold(story), told.sentences, strict=True):
+        for own, sentence in zip(self._retold(story), story.sentences.values(), strict=True):
             other = own.other if own is not None and own.other else next(iter(sentence.texts[1:]), None)
             if other is None:
                 raise self._not_written()
-            wordings.append(Sentence(texts=[other], events=sentence.events))
-        return replace(told, sentences=tuple(wordings))
+            wordings.append(other)
+        return replace(self.as_it_is(story), texts=tuple(wordings))
 
     def _condense(self, story: Story) -> RetoldStory:
         told = self.as_it_is(story)
         if (wordings := choose_forms(self.forms(story))) is None:
             raise InapplicableError(NOT_SHORTENED)
-        both = zip(wordings, told.sentences, strict=True)
-        sentences = (Sentence(texts=[text], events=sentence.events) for text, sentence in both if text)
-        return replace(told, sentences=tuple(sentences))
+        events = tuple(those for text, those in zip(wordings, told.events, strict=True) if text)
+        return replace(told, texts=tuple(filter(None, wordings)), events=events)
 
     def forms(self, story: Story) -> list[SentenceForms]:
         """Each sentence with its short form. What matters least is scenery that may be left out; then come sentences
@@ -460,7 +451,8 @@ class StageRewording:
         if not places:
             raise InapplicableError(FIXED)
         new = text_rules.swap_order(len(names), text_rules.choose_swaps(places))
-        return replace(told, sentences=tuple(told.sentences[place] for place in new))
+        texts, events = tuple(told.texts[place] for place in new), tuple(told.events[place] for place in new)
+        return replace(told, texts=texts, events=events)
 
     def _movable(self, told: RetoldStory) -> list[int]:
         """Places of sentences that may change theirs with the next, as far as a rule can tell from the text: one of the
@@ -479,7 +471,7 @@ class StageRewording:
             place
             for place in free
             if (still[place] or still[place + 1])
-            and not _lets_see(*told.sentences[place : place + 2])
+            and not _lets_see(*told.events[place : place + 2])
             and not _introduces_unseen(said[:place], said[place + 1])
         ]
 
@@ -508,11 +500,10 @@ def _introduces_unseen(before: Sequence[str], text: str) -> bool:
     return any(told.isdisjoint(WORDS.findall(match[0].lower())[1:]) for match in _THE.finditer(text))
 
 
-def _lets_see(first: Sentence, second: Sentence) -> bool:
-    """Whether somebody perceives something in one of two sentences, and the other has no events: what is so there may
-    let somebody see, or keep somebody from it."""
-    without, seen = not (first.events and second.events), (*first.events, *second.events)
-    return without and any(event.split(" ", 1)[0] in _PERCEIVING for event in seen)
+def _lets_see(first: Sequence[str], second: Sequence[str]) -> bool:
+    """Whether somebody perceives something by the events of one of two sentences, and the other has none: what is so
+    there may let somebody see, or keep somebody from it."""
+    return not (first and second) and any(event.split(" ", 1)[0] in _PERCEIVING for event in (*first, *second))
 
 
 _PERCEIVING = frozenset(("see", "view", "read", "tell", "hear"))
