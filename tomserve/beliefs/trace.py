@@ -165,10 +165,6 @@ class Trace:
             now = now.after(update.labels, update.manner)
         yield now, self.lines - since
 
-    def beliefs(self, chain: Chain) -> list[Belief]:
-        """What the chain believes after each line [lines]. Raises ValueError as `accept_updates` does."""
-        return [belief for belief, lines in self.spans(chain) for _ in range(lines)]
-
     def chain(self, chain: Chain) -> list[str]:
         """The one label that the chain believes after each line [lines]. Raises ValueError as `label` does."""
         return [label for belief, lines in self.spans(chain) if lines for label in [belief.label] * lines]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tomserve.content.validation import load_yaml
 
@@ -92,13 +92,6 @@ def alternatives(words: Iterable[str]) -> str:
     return "|".join(r"\s+".join(map(re.escape, word.split())) for word in ordered)
 
 
-class UnsafeWord(NamedTuple):
-    """Something in a text that cannot be replaced safely: the word, and why not."""
-
-    word: str
-    reason: str
-
-
 class NounReplacer:
     """Replaces nouns. words: the new noun by the old one, both in the singular. Plurals, possessives and capital
     letters follow, and "a" or "an" right before."""
@@ -156,9 +149,9 @@ WORDS = re.compile(r"[\w'’]+")
 _TOKEN = re.compile(r"\{[\w.]+\}|[\w'’]+|[.,;:!?\"“”]")
 
 
-def find_verb_uses(text: str, word: str, names: Iterable[str]) -> Iterator[UnsafeWord]:
-    """Places where a noun seems to be a verb instead ("watch" in "she watches him"), which must not be replaced. text:
-    a sentence. word: the noun in the singular. names: of persons, who may be the subject."""
+def find_verb_uses(text: str, word: str, names: Iterable[str]) -> Iterator[str]:
+    """What is wrong where a noun seems to be a verb instead ("watch" in "she watches him"), which must not be replaced.
+    text: a sentence. word: the noun in the singular. names: of persons, who may be the subject."""
     subjects = {*(name.lower() for name in names), "{asked}"}
     forms = {word.lower(), plural(word.lower())}
     tokens = [token.lower() for token in _TOKEN.findall(text)]
@@ -169,22 +162,22 @@ def find_verb_uses(text: str, word: str, names: Iterable[str]) -> Iterator[Unsaf
         determined = any(map(_DETERMINER.fullmatch, before))
         subject = before and (before[-1] in subjects or _SUBJECT.fullmatch(before[-1]))
         if subject or (not determined and any(map(_OBJECT.fullmatch, after))):
-            yield UnsafeWord(token, f"{token!r} seems to be a verb here")
+            yield f"{token!r} seems to be a verb here"
 
 
-def find_derived(text: str, word: str) -> Iterator[UnsafeWord]:
-    """Words that are made of a noun ("lambing" of "lamb", "tin-opener" of "tin"), and proper names that hold it: they
-    would stay as they are and tell the old word."""
+def find_derived(text: str, word: str) -> Iterator[str]:
+    """What is wrong with words that are made of a noun ("lambing" of "lamb", "tin-opener" of "tin"), and with proper
+    names that hold it: they would stay as they are and tell the old word."""
     forms = "|".join(map(re.escape, (word, plural(word))))
     for match in re.finditer(rf"(?<![\w-])({forms})-\w+|(?<!\w)\w+-({forms})(?!\w)", text, re.I):
-        yield UnsafeWord(match[0], f"{match[0]!r} is made of it and would stay")
+        yield f"{match[0]!r} is made of it and would stay"
     for match in re.finditer(rf"\b{re.escape(word)}({'|'.join((*_DERIVED, *_JOINED))})\b", text, re.I):
         if match[0].lower() != plural(word.lower()):
-            yield UnsafeWord(match[0], f"{match[0]!r} is made of it and would stay")
+            yield f"{match[0]!r} is made of it and would stay"
     forms = "|".join(rf"[{one[0].lower()}{one[0].upper()}]{re.escape(one[1:])}" for one in (word, plural(word)))
     for match in re.finditer(rf"(?<=[a-z,;] )({forms})(?!\w)|\b{re.escape(word.upper())}\b", text):
         if match[0] != match[0].lower():
-            yield UnsafeWord(match[0], f"{match[0]!r} is written like a name")
+            yield f"{match[0]!r} is written like a name"
 
 
 def is_part_of_label(word: str, label: str) -> bool:

@@ -54,11 +54,6 @@ def _coloured() -> re.Pattern[str]:
     return re.compile(rf"({'|'.join((*words().released_colours, *words().other_colours))})_(.+)")
 
 
-def rename_story(story: Story, names: Names) -> Story:
-    """The story with other names for agents, objects, containers and whatever else distractors speak of."""
-    return Story(tuple(_rename_event(event, names) for event in story.events))
-
-
 def _rename_event(event: Event, names: Names) -> Event:
     """The event with other names; a distractor's verb gets "a" or "an", and no pronoun that says the agent's gender."""
     old = {field.name: getattr(event, field.name) for field in fields(event)}
@@ -347,7 +342,7 @@ def _retell_story(
     asked, told = None, None
     if kind in (variants.OBJECT, variants.PERSON):
         names = other_things(story, choices, dice) if kind is variants.OBJECT else other_agents(story, dice)
-        story = rename_story(story, names)
+        story = Story(tuple(_rename_event(event, names) for event in story.events))
     elif kind is variants.CONDENSED:
         story, told = condense(story, obj)
     elif kind is variants.PARAPHRASE:

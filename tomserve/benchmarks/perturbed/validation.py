@@ -448,7 +448,7 @@ class _Checker:
             if task not in tasks and None not in tasks:
                 continue
             for found in (*find_verb_uses(text, word, self.file.people), *find_derived(text, word)):
-                yield place, f"{found.reason}; mend the sentence, or leave {word!r} out of `words`"
+                yield place, f"{found}; mend the sentence, or leave {word!r} out of `words`"
 
     def name(self, name: str) -> Iterator[Problem]:
         """What is wrong with replacing the name of one person."""

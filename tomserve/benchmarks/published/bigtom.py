@@ -247,16 +247,11 @@ class HandReading:
 
     def retell(self, texts: Sequence[str], name: str, person: PersonForms) -> list[str]:
         """The texts with the person in that grammatical person. Raises ValueError as `shift_person`."""
-        marks = {old: chr(0xE000 + place) for place, old in enumerate(self.fragments)}  # letters that no text has
-        marked = [_replace_all(text, marks) for text in texts]
-        back = {marks[old]: new for old, new in self.fragments.items()}
-        return [_replace_all(text, back) for text in retold(marked, name, person, gender=self.gender)]
-
-
-def _replace_all(text: str, words: Mapping[str, str]) -> str:
-    for old, new in words.items():
-        text = text.replace(old, new)
-    return text
+        marked = list(texts)
+        for mark, old in enumerate(self.fragments, 0xE000):  # letters that no text has
+            marked = [text.replace(old, chr(mark)) for text in marked]
+        back = dict(enumerate(self.fragments.values(), 0xE000))
+        return [text.translate(back) for text in retold(marked, name, person, gender=self.gender)]
 
 
 @lru_cache(maxsize=1)

@@ -189,7 +189,7 @@ class WorldHistory:
     def beliefs(self, fact: str, who: tuple[str, ...]) -> list[str]:
         """What a person, or a chain of them, believes about a fact after each line [lines]; UNKNOWN where several
         values are possible. It is kept, because the rules ask for it after each line and for several kinds of question.
-        Raises ValueError as `Trace.beliefs` does."""
+        Raises ValueError as `Trace.spans` does."""
         if (found := self._beliefs.get((fact, who))) is None:
             found = self._beliefs[fact, who] = []
             for belief, lines in self.traces[fact].spans(who):
