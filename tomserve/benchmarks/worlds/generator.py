@@ -63,13 +63,23 @@ def label(world: World, key: Key, *, first: Key | None = None) -> str:
     return fill_phrasing(world.words[key], {}, world.people, world.words, second=world.second, first=first)
 
 
+def tell(world: World, lexicon: Lexicon) -> tuple[tuple[str, ...], WorldHistory]:
+    """The story and what happens in it. Raises as `sentences` does, and ValueError for events that make no sense."""
+    return sentences(world, lexicon), read_world(world)
+
+
 def items(
-    world: World, lexicon: Lexicon, *, questions: Sequence[int] | None = None, first: Key | None = None
+    world: World,
+    lexicon: Lexicon,
+    *,
+    questions: Sequence[int] | None = None,
+    first: Key | None = None,
+    told: tuple[tuple[str, ...], WorldHistory] | None = None,
 ) -> Iterator[Item]:
     """An item for each question that the rules settle, in the order of the record. questions: the places of the
-    questions to make items of; None for all. first: the key of whom the choices call "I". Raises as `sentences` does,
-    and ValueError for events that make no sense."""
-    story, known, record = sentences(world, lexicon), read_world(world), world.to_dict()
+    questions to make items of; None for all. first: the key of whom the choices call "I". told: what `tell` gives for
+    the world, if that is known. Raises as `tell` does."""
+    (story, known), record = told or tell(world, lexicon), world.to_dict()
     texts: dict[Key, str] = {}  # of the choices, which questions share
     for number, question in enumerate(world.questions):
         if questions is not None and number not in questions:

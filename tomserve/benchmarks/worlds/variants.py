@@ -26,20 +26,20 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 from pydantic import ValidationError
 
 from tomserve import variants
 from tomserve.benchmarks.worlds.families import BY_NAME
-from tomserve.benchmarks.worlds.generator import items, label, question_text, sentences
+from tomserve.benchmarks.worlds.generator import items, label, sentences, tell
 from tomserve.benchmarks.worlds.lexicon import Lexicon, built_in, expand_phrasing
 from tomserve.benchmarks.worlds.record import Gender, Key, Part, Person, Question, Scene, World
-from tomserve.benchmarks.worlds.rules import WorldHistory, answer, answers, read_world
+from tomserve.benchmarks.worlds.rules import WorldHistory
 from tomserve.content.validation import choose_error, explain, place_of
 from tomserve.errors import ConfigError, ContentError, InapplicableError, one_of
-from tomserve.items import UNKNOWN, Gold, Item
+from tomserve.items import UNKNOWN, Item
 from tomserve.variants import text_rules
 
 
@@ -425,25 +425,6 @@ STORIES = 256
 """So many stories are kept as they are told in one way, for the questions about them that follow."""
 
 
-class RetoldWorld(NamedTuple):
-    """A story as it is told in one way."""
-
-    world: World  # its record, without questions
-    story: tuple[str, ...]
-    happened: WorldHistory
-    places: tuple[int, ...]  # for each line the 0-based line of the original
-
-
-class OriginalItem(NamedTuple):
-    """What an item is by its record."""
-
-    world: World  # without questions
-    story: bytes  # the same as JSON
-    question: Question
-    labels: dict[str, Key]  # keys of the choices by their texts
-    shown: tuple[tuple[str, ...], str, tuple[str, ...], str]  # story, question, choices and right one by the record
-
-
 def make_retell(path: Path | None = None) -> variants.Retell:
     """The function that makes variants of items of worlds. path: not used, as every item carries its own record."""
     return _retell
@@ -484,75 +465,57 @@ def retell_question(
 
 def _retell(item: Item, kind: variants.Kind) -> Item:
     """A variant of an item. Raises InapplicableError with the reason where there is none."""
-    original = _original(orjson.dumps(item.world))
-    if (item.story, item.question, item.choices, item.answer) != original.shown:
+    world, own = _original(orjson.dumps(item.world))
+    if (item.story, item.question, item.choices, item.answer) != (own.story, own.question, own.choices, own.answer):
         raise InapplicableError(OTHER_WORDS)
-    labels, told = original.labels, _tell_story(original.story, kind)
-    question = retell_question(told.world, original.question, kind, told.places, built_in())
-    if answer(told.world, question, told.happened) != labels[item.answer]:
-        raise InapplicableError(variants.CHANGES_TRUTH)
-    named = {key: label(told.world, key) for key in question.choices}
-    if len(set(named.values())) < len(named):
+    changed, places, told = _tell_otherwise(orjson.dumps({**(item.world or {}), "questions": []}), kind)
+    question = retell_question(changed, world.questions[0], kind, places, built_in())
+    changed = changed.model_copy(update={"questions": (question,)})
+    if len({label(changed, key) for key in question.choices}) < len(question.choices):
         raise InapplicableError(SAME)
-    gold = _derive_rationale(item, told, question, labels, named, in_order=kind != variants.ORDER)
-    text, choices = question_text(told.world, question, built_in()), tuple(named.values())
-    made = variants.make_variant(
-        item, kind, by=variants.RECORD, story=told.story, question=text, choices=choices, gold=gold
-    )
-    real = {label(original.world, key): label(told.world, key) for key in told.world.facts[question.fact]}
-    now = item.factors.get("reality")
-    words = {"sentences": len(told.story), "reality": real.get(now, now) if isinstance(now, str) else now}
-    return made.model_copy(update={"factors": made.factors | {k: v for k, v in words.items() if k in item.factors}})
-
-
-def _derive_rationale(
-    item: Item, told: RetoldWorld, question: Question, labels: dict[str, Key], named: dict[Key, str], *, in_order: bool
-) -> Gold | None:
-    """The rationale, computed again where the original has one. labels: keys by the original's choices. named: the new
-    choices by their keys. in_order: whether what is left of the lines stands in its old order, so that the answers
-    after each of them must be the old ones."""
-    if item.gold is None or item.gold.sets is None:
-        return None
-    chain = answers(told.world, question, told.happened)
-    if chain is None or len(chain) != len(told.story):
-        raise InapplicableError(UNSETTLED)
-    before = [{labels[text] for text in layer} for layer in item.gold.sets]
-    if in_order and any(before[old] != {key} for key, old in zip(chain, told.places, strict=True)):
+    new = next(items(changed, built_in(), told=told), None)
+    if new is None or new.factors["answer_key"] != own.factors["answer_key"]:
         raise InapplicableError(variants.CHANGES_TRUTH)
-    return Gold(sets=tuple((named[key],) for key in chain))
+    gold = None
+    if item.gold is not None and item.gold.sets is not None:
+        if (gold := new.gold) is None:
+            raise InapplicableError(UNSETTLED)
+        before = variants.rename_labels(gold, dict(zip(new.choices, own.choices, strict=True))).sets or ()
+        # Where the lines that are left stand in their old order, the answers after each of them must be the old ones.
+        if kind != variants.ORDER and any(
+            item.gold.sets[place] != now for place, now in zip(places, before, strict=True)
+        ):
+            raise InapplicableError(variants.CHANGES_TRUTH)
+    made = variants.make_variant(
+        item, kind, by=variants.RECORD, story=new.story, question=new.question, choices=new.choices, gold=gold
+    )
+    factors = {name: new.factors[name] for name in ("sentences", "reality") if name in item.factors}
+    return made.model_copy(update={"factors": made.factors | factors})
 
 
 @variants.remember_reasons(STORIES)
-def _original(record: bytes) -> OriginalItem:
-    """What an item is by its record, given as JSON. Raises InapplicableError for one that cannot be told again."""
+def _original(record: bytes) -> tuple[World, Item]:
+    """The world of a record, given as JSON, and the item that it makes. Raises InapplicableError for one that cannot be
+    told again."""
     try:
         world = World.model_validate(orjson.loads(record))
-        (question,) = world.questions
+        (_,) = world.questions
     except ValueError:
         raise InapplicableError(NO_RECORD) from None
     if world.family not in BY_NAME:
         raise InapplicableError(NO_FAMILY)
-    bare = world.model_copy(update={"questions": ()})
-    story = orjson.dumps(bare.to_dict())
     try:
-        told = _tell_story(story, None)
-        labels = {label(world, key): key for key in question.choices}
-        right = answer(world, question, told.happened)
-        text = question_text(world, question, built_in())
+        (own,) = items(world, built_in())
     except (ValueError, ContentError):
         raise InapplicableError(OTHER_WORDS) from None
-    if right is None or len(labels) < len(question.choices):
-        raise InapplicableError(OTHER_WORDS)
-    return OriginalItem(bare, story, question, labels, (told.story, text, tuple(labels), label(world, right)))
+    return world, own
 
 
 @variants.remember_reasons(8 * STORIES)
-def _tell_story(story: bytes, kind: variants.Kind | None) -> RetoldWorld:
-    """A story told in one way, for None as it is. Raises InapplicableError where it cannot be told so. story: the
-    record of its world without questions, as JSON. Raises ValueError and ContentError, for None alone, for roles, slots
-    and events that are none of the family's, as the record of somebody else may have them."""
-    lexicon, told = built_in(), World.model_validate(orjson.loads(story))
-    places = tuple(range(len(told.scenes)))
-    if kind is not None:
-        told, places = retell_world(told, kind, lexicon)
-    return RetoldWorld(told, sentences(told, lexicon), read_world(told), places)
+def _tell_otherwise(
+    story: bytes, kind: variants.Kind
+) -> tuple[World, tuple[int, ...], tuple[tuple[str, ...], WorldHistory]]:
+    """A story told in one way (see `retell_world` and `tell`). story: the record of its world without questions, as
+    JSON."""
+    changed, places = retell_world(World.model_validate(orjson.loads(story)), kind, built_in())
+    return changed, places, tell(changed, built_in())
