@@ -139,20 +139,8 @@ class _Reader:
         if row.answer not in choices:
             reason = f"{row.answer!r} is not among the choices ({', '.join(choices)}); correct one of the two"
             self._refuse(index, "answer", reason)
-        told = story_id(story.sentences())
-        record = Record(
-            index,
-            row.prompting_type,
-            row.deception,
-            row.story_length,
-            row.sample_id,
-            story,
-            told,
-            asked,
-            obj,
-            choices,
-            row.answer,
-        )
+        given, told = (row.prompting_type, row.deception, row.story_length, row.sample_id), story_id(story.sentences())
+        record = Record(index, *given, story, told, asked, obj, choices, row.answer)
         self._once(index, "sample_id", row.sample_id, str(row.sample_id))
         self._once(index, "question", (record.half, record.key), "the same question about the same story")
         return record
@@ -236,8 +224,9 @@ def make_row(
     then the factor `label_agrees` is false."""
     chain, obj = ends.traced.chain(asked, ends.semantics), str(factors["object"])
     answer = chain[-1] if answer is None else answer
+    ending = () if ends.semantics == "released" else (ends.semantics,)  # so that no id stands for two answers
     return {
-        "id": item_id(told, asked, obj, ends.semantics),
+        "id": "/".join((told, obj, *(asked or ("really",)), *ending)),
         "benchmark": "hitom",
         "story": sentences,
         "question": write_question(asked, obj),
@@ -247,12 +236,6 @@ def make_row(
         "factors": {**factors, **ends.factors(asked, chain[-1], answer, number_choices(choices))},
         "cluster": told,
     }
-
-
-def item_id(story: str, asked: Sequence[str], obj: str, semantics: Semantics = "released") -> str:
-    """The id of a question about a story ("hitom/" and its `story_id`), content-addressed; other semantics than the
-    released one end it, so that no two sets have one id for two answers."""
-    return "/".join((story, obj, *(asked or ("really",)), *((semantics,) if semantics != "released" else ())))
 
 
 def story_factors(story: Story, choices: Sequence[str]) -> dict[str, Factor]:

@@ -87,17 +87,11 @@ def find_world_cases(
             scenarios = (str(one.design["scenario"]) for one in (world, other))
             parted = next((one for one in scenarios if one in family.parted), None)
             labelled = add_factors(f, holders if parted is None else {**holders, PARTED: parted})
-            own, own_twin = _with_meanings(f, own), _with_meanings(f, own_twin)
             yield Case(labelled, own, own_twin, version(f, seen, lexicon, "ppt_twin"), world.family, holders)
 
 
 def _with_question(world: World, question: Question) -> World:
     return world.model_copy(update={"questions": (question,)})
-
-
-def _with_meanings(f: Item, made: Item) -> Item:
-    """The version of f, which says what its choices stand for where they are worded otherwise."""
-    return made if made.choices == f.choices else made.model_copy(update={"meanings": f.choices})
 
 
 def _asks(world: World, question: Question, who: Key) -> bool:

@@ -70,7 +70,8 @@ def version(
 ) -> Item:
     """The item that a world makes of its one question, as a version of another item. variant: the value of the factor,
     which also ends the id. first: key of whom the choices call "I". prefix: what comes before those choices that are
-    the same without it. Raises ValueError where the rules settle no answer."""
+    the same without it. Where choices are worded otherwise than the item's, `meanings` says what they stand for. Raises
+    ValueError where the rules settle no answer."""
     made = list(items(world, lexicon, first=first))
     if len(made) != 1:
         raise ValueError(f"item {item.id!r}: as {variant} it has {len(made)} settled questions instead of one")
@@ -79,15 +80,14 @@ def version(
     shown = {
         text: text if key == UNKNOWN or text != label(world, key) else prefix + text for text, key in labels.items()
     }
-    gold = one.gold and one.gold.model_copy(
-        update={"sets": tuple(tuple(map(shown.__getitem__, layer)) for layer in one.gold.sets or ())}
-    )
+    choices = tuple(shown[text] for text in one.choices)
     return one.model_copy(
         update={
             "id": f"{item.id}/{variant}",
-            "choices": tuple(shown[text] for text in one.choices),
+            "choices": choices,
             "answer": shown[one.answer],
-            "gold": gold,
+            "gold": one.gold and variants.rename_labels(one.gold, shown),
+            "meanings": None if choices == item.choices else item.choices,
             "factors": {**one.factors, "variant": variant},
             "canary": item.canary,
             "base": item.id,
