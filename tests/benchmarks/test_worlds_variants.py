@@ -17,7 +17,6 @@ from tests.helpers.small_worlds import small
 from tomserve import benchmarks
 from tomserve.benchmarks.counterfactuals import Case, find_problem
 from tomserve.benchmarks.worlds import rules, variants
-from tomserve.benchmarks.worlds import variants as told_again
 from tomserve.benchmarks.worlds.benchmark import cases, find_world_cases, holders_of, load
 from tomserve.benchmarks.worlds.families import BY_NAME, FAMILIES
 from tomserve.benchmarks.worlds.generator import draw_worlds, items, label, question_text, sentences
@@ -343,8 +342,8 @@ def test_where_the_truth_would_change_or_no_other_telling_is_there_is_no_variant
             STUCK,
         ),
         (lambda: RETELL(_asked(moves), ORDER), CHANGES_TRUTH),
-        (lambda: RETELL(_asked(moves, at=0), ORDER), told_again.MOMENT),
-        (lambda: RETELL(_asked(unsettled), ORDER), told_again.UNSETTLED),  # its place is none of the choices at first
+        (lambda: RETELL(_asked(moves, at=0), ORDER), variants.MOMENT),
+        (lambda: RETELL(_asked(unsettled), ORDER), variants.UNSETTLED),  # its place is none of the choices at first
         (lambda: retell_world(moves, CHOICES, lexicon), "know no variant 'choices'"),
     ):
         with pytest.raises(InapplicableError, match=re.escape(reason)):
@@ -362,13 +361,13 @@ def test_what_cannot_be_told_again_is_dropped_with_a_reason() -> None:
         return {"world": {**original.world, **changed}}
 
     for change, reason in (
-        ({"world": None}, told_again.NO_RECORD),
-        (world(people=3), told_again.NO_RECORD),
-        (world(family="../words"), told_again.NO_FAMILY),
-        (world(scenes=[{"role": "nowhere"}]), told_again.OTHER_WORDS),
-        ({"story": ("Ann has a box.", *original.story[1:])}, told_again.OTHER_WORDS),
-        ({"question": "What now?"}, told_again.OTHER_WORDS),
-        ({"answer": wrong}, told_again.OTHER_WORDS),
+        ({"world": None}, variants.NO_RECORD),
+        (world(people=3), variants.NO_RECORD),
+        (world(family="../words"), variants.NO_FAMILY),
+        (world(scenes=[{"role": "nowhere"}]), variants.OTHER_WORDS),
+        ({"story": ("Ann has a box.", *original.story[1:])}, variants.OTHER_WORDS),
+        ({"question": "What now?"}, variants.OTHER_WORDS),
+        ({"answer": wrong}, variants.OTHER_WORDS),
     ):
         with pytest.raises(InapplicableError, match=re.escape(reason)):
             RETELL(original.model_copy(update=change), PERSON)
