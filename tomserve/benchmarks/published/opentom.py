@@ -190,17 +190,12 @@ def _closest(told: Narrative, text: str) -> str | None:
     return names[close[0]] if close else None
 
 
-def check_labels(told: Narrative, asked: list[Question]) -> list[bool | None]:
-    """For each question whether its label follows from the plot and from what the same person is said to believe in the
-    coarse questions; None where that settles nothing. The mover knows that the object was moved, and so does the
-    observer who saw it; the observer who did not takes it to be where it was, and takes the mover to think so. Whoever
-    takes it to have been moved takes its first place to be less full and the other to be more full, and else both to be
-    equally full, and it to be equally accessible."""
-    coarse = {(one.order, one.perspective): one.right == "No" for one in asked if one.task == "location_coarse"}
-    return [_follows(told, one, coarse) for one in asked]
-
-
-def _follows(told: Narrative, one: Question, coarse: dict[tuple[int, str], bool]) -> bool | None:
+def _follows(told: Narrative, one: Question, coarse: Mapping[tuple[int, str], bool]) -> bool | None:
+    """Whether a question's label follows from the plot and from what the same person is said to believe in the coarse
+    questions; None where that settles nothing. The mover knows that the object was moved, and so does the observer who
+    saw it; the observer who did not takes it to be where it was, and takes the mover to think so. Whoever takes it to
+    have been moved takes its first place to be less full and the other to be more full, and else both to be equally
+    full, and it to be equally accessible. coarse: by order and perspective whether it is said to have been moved."""
     moved = coarse.get((one.order, one.perspective))
     if one.perspective == "narrator":
         return one.right == ("original" if "beginning" in one.question else "new")
@@ -325,8 +320,9 @@ def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
     by file and field for what cannot be read."""
     for told in read_narratives(path):
         asked = list(questions(told))
-        for question, agrees in zip(asked, check_labels(told, asked), strict=True):
-            yield _item(told, question, agrees)
+        coarse = {(one.order, one.perspective): one.right == "No" for one in asked if one.task == "location_coarse"}
+        for question in asked:
+            yield _item(told, question, _follows(told, question, coarse))
 
 
 def _item(told: Narrative, asked: Question, agrees: bool | None) -> Item:

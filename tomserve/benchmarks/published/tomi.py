@@ -274,25 +274,20 @@ def _parse(story: tuple[str, ...], question: str) -> tuple[ParsedQuestion, Parse
         return None
 
 
-def _answer(item: Item, people: slice) -> str | None:
-    """The answer to the same question about some of the people only; None where the item has another form."""
-    if (found := _parse(item.story, item.question)) is None:
+def _answer(item: Item, people: slice, least: int = 0) -> str | None:
+    """The answer to the same question about some of the people only; None where the item has another form, or is about
+    fewer people than `least`, so that this would be the very answer."""
+    if (found := _parse(item.story, item.question)) is None or len(found[0].people) < least:
         return None
     asked, told = found
     label = told.answer(asked._replace(task="reality", people=asked.people[people]))
     return label if label in item.choices else None
 
 
-def _one_of_two(item: Item, people: slice) -> str | None:
-    """The same for questions about two people; None for others, of which it would be the very answer."""
-    found = _parse(item.story, item.question)
-    return _answer(item, people) if found is not None and len(found[0].people) > 1 else None
-
-
 RULES = (
     Baseline("always reality", lambda item: _answer(item, slice(0)), "constant"),
-    Baseline("only the second person", lambda item: _one_of_two(item, slice(1, None)), "simpler"),
-    Baseline("only the first person", lambda item: _one_of_two(item, slice(1)), "simpler"),
+    Baseline("only the second person", lambda item: _answer(item, slice(1, None), 2), "simpler"),
+    Baseline("only the first person", lambda item: _answer(item, slice(1), 2), "simpler"),
 )
 """The rules of the benchmark's field `rules`."""
 
