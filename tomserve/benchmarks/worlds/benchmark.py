@@ -119,10 +119,10 @@ def cases(path: Path | None = None, where: Sequence[str] = ()) -> Iterator[Case 
                 yield from find_world_cases(read_record(item, path), lexicon, partial(_as_written, item, path, line))
         return
     release, wanted = load_release(), _families(where)
+    mark = {"canary": release.canary}
     for world in draw_worlds(lexicon, release.worlds, release.seed):
         if wanted is None or world.family in wanted:
-            mark = {"canary": release.canary}
-            yield from find_world_cases(world, lexicon, lambda item, mark=mark: item.model_copy(update=mark))
+            yield from find_world_cases(world, lexicon, lambda item: item.model_copy(update=mark))
 
 
 def _families(where: Sequence[str]) -> set[str] | None:
