@@ -42,7 +42,7 @@ from tomserve.runs.item_store import ItemStore
 from tomserve.runs.journal import Journal
 from tomserve.runs.manifest import Session
 from tomserve.runs.planning import EvalOptions
-from tomserve.runs.progress import SilentListener, Stop
+from tomserve.runs.progress import Listener, Stop
 from tomserve.runs.runfolder import RunFolder
 
 NODE = "http://node/v1"
@@ -140,7 +140,7 @@ def opened(options: EvalOptions, path: Path) -> Iterator[tuple[Evaluation, Journ
     """A run folder that is opened as `tomserve eval` opens it, but for the server."""
     made = planning.make_plan(options)
     with RunFolder(path) as folder, Journal(path / "responses.jsonl") as journal:
-        evaluation = resume_evaluation(made, folder, journal, SilentListener(), Stop(), 0.0)
+        evaluation = resume_evaluation(made, folder, journal, Listener(), Stop(), 0.0)
         evaluation.target.endpoints = [NODE]
         session = evaluation.session = Session.begin(evaluation.target, {}, asked=True, limit=None)
         evaluation.manifest.add_session(session, {})
@@ -275,7 +275,7 @@ def evaluation_of(questions: int) -> EvalOptions:
 
 def divided(folder: Path, questions: int, parts: int) -> Shards:
     """Divide so many questions into parts, by the real planner."""
-    return divide(evaluation_of(questions), folder, parts=parts, listener=SilentListener())
+    return divide(evaluation_of(questions), folder, parts=parts, listener=Listener())
 
 
 class Answering(Server):

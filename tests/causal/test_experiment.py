@@ -26,7 +26,7 @@ from tomserve.causal.prompts import ORDERS, AnswerRoles, PromptSet
 from tomserve.causal.settings import STRENGTHS, Settings
 from tomserve.errors import ConfigError, MachineError, RunMismatchError
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.progress import SilentMeasureListener
+from tomserve.runs.progress import MeasureListener
 from tomserve.runs.scores import scores_of
 from tomserve.studies import compute
 
@@ -140,7 +140,7 @@ def test_only_items_whose_answers_can_flip_are_moved(shared: Path, tmp_path: Pat
         flipped = number == 0 or (number == 1 and order == 1)
         return replace(found, role=np.full(1, t.ROLES.index("true"), np.int8)) if flipped else found
 
-    class Listener(SilentMeasureListener):
+    class Listener(MeasureListener):
         def phase(self, name: str, total: int) -> None:
             told.append((name, total))
 
@@ -200,7 +200,7 @@ def test_states_that_are_not_finite_are_refused_in_one_line(tmp_path: Path) -> N
     asked = PromptSet((), (Prompt((1, 2), (3, 4)),), np.zeros((0, 4, 2), np.int64), Counter())
     states = ActivationCache(tmp_path / "states", prompts=1, layers=3, width=4, choices=2, digest="sha256:a")
     with pytest.raises(MachineError, match=r"states after layer 2 are not finite.*--dtype float32"):
-        run_states(asked, states, 0, Overflows(), SilentMeasureListener())
+        run_states(asked, states, 0, Overflows(), MeasureListener())
     assert states.missing.tolist() == [0]
 
 

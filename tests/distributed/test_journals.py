@@ -18,9 +18,8 @@ from tomserve.content import files
 from tomserve.content.files import digest_file
 from tomserve.distributed import journals
 from tomserve.distributed.merge import merge
-from tomserve.errors import ConfigError, JournalError, MachineError, StoppedError
+from tomserve.errors import ConfigError, JournalError, MachineError
 from tomserve.runs.journal import MARK, PackedHeader, journal_path, measure_file, read_chunks, restore_journal
-from tomserve.runs.progress import Stop
 from tomserve.runs.runfolder import RunFolder
 from tomserve.runs.scores import read_current_record, score_run, scores_of
 from tomserve.runs.verification import seal, verify_run
@@ -91,10 +90,6 @@ def test_what_adds_rows_unpacks_first_and_says_so(tmp_path: Path, cli: Cli, endp
 def test_a_packing_that_is_ended_leaves_the_run_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [parting.line(ITEMS[0], ONCE, 0, n, text="tea", second=n) for n in range(5)]
     run = of_rows(tmp_path / "run", rows)
-    stop = Stop()
-    stop.set()
-    with pytest.raises(StoppedError):
-        journals.pack(run, stop=stop)
     with monkeypatch.context() as patched:
         patched.setattr(journals, "_table", lambda rows: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         with pytest.raises(JournalError, match=r"No space left on device.*as it was"):

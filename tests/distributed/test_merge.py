@@ -4,6 +4,7 @@ import itertools
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import orjson
 import pytest
@@ -14,10 +15,9 @@ from tests.conftest import make_item
 from tests.helpers import parting
 from tests.helpers.parting import ONCE, REPEATS, TALK
 from tomserve.distributed.merge import merge
-from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError, StoppedError
+from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError
 from tomserve.items import write_items
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.progress import Stop
 from tomserve.runs.runfolder import RunFolder
 
 ITEMS = parting.names(4)
@@ -199,7 +199,7 @@ def test_a_run_that_was_not_merged_is_never_written_to(tmp_path: Path) -> None:
         merge((one,), tmp_path / "held")
 
 
-def test_a_full_disk_and_a_stop_leave_the_merged_run_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_and_an_end_leave_the_merged_run_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = parting.talk(ITEMS[0], ONCE, 0, failures=0, second=1)
     one = parting.written(tmp_path / "one", ITEMS[:1], rows)
     merge((one,), tmp_path / "mine")
@@ -207,18 +207,13 @@ def test_a_full_disk_and_a_stop_leave_the_merged_run_as_it_was(tmp_path: Path, m
     with (one / "responses.jsonl").open("ab") as journal:
         journal.writelines(parting.talk(ITEMS[0], TALK, 0, failures=0, second=1))
 
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr("tomserve.distributed.journals.copy_rows", full)
-        with pytest.raises(JournalError, match=r"No space left on device.*as it was"):
+    for error, raised, said in (
+        (OSError(28, "No space left on device"), JournalError, r"No space left on device.*as it was"),
+        (KeyboardInterrupt("by Ctrl-C"), KeyboardInterrupt, "by Ctrl-C"),
+    ):
+        monkeypatch.setattr("tomserve.distributed.journals.copy_rows", Mock(side_effect=error))
+        with pytest.raises(raised, match=said):
             merge((one,), tmp_path / "mine")
-    stop = Stop()
-    stop.set()
-    monkeypatch.setattr("tomserve.distributed.journals.LOOK", 1)
-    with pytest.raises(StoppedError):
-        merge((one,), tmp_path / "mine", stop=stop)
     assert {path.name: path.read_bytes() for path in (tmp_path / "mine").iterdir()} == before
 
 

@@ -19,7 +19,7 @@ from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.items import Item, read_items
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.planning import EvalOptions
-from tomserve.runs.progress import SilentListener
+from tomserve.runs.progress import Listener
 
 STRATEGIES = ("vanilla", "cot")
 
@@ -41,7 +41,7 @@ def divided(items: Sequence[Item], folder: Path, parts: int | None = 3, **option
     tokens = options.pop("part_tokens", None)
     assert tokens is None or isinstance(tokens, int)
     given = EvalOptions(items=items, model="reference", **{"strategies": STRATEGIES, **options})  # type: ignore[arg-type]
-    return divide(given, folder, parts=parts, part_tokens=tokens, listener=SilentListener())
+    return divide(given, folder, parts=parts, part_tokens=tokens, listener=Listener())
 
 
 def held(folder: Path, shards: Shards) -> list[list[str]]:

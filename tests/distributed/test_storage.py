@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import Mock
 
 import fsspec
 import orjson
@@ -17,8 +18,7 @@ from tests.conftest import Cli
 from tests.helpers import parting
 from tomserve.distributed import journals, storage
 from tomserve.distributed.merge import merge
-from tomserve.errors import ConfigError, ConflictError, MachineError, ServerError, StoppedError, TomserveError
-from tomserve.runs.progress import Stop
+from tomserve.errors import ConfigError, ConflictError, MachineError, ServerError, TomserveError
 
 USER, PASSWORD = "writer", "the-secret-word"
 
@@ -193,12 +193,14 @@ def test_no_link_in_a_store_on_a_disk_leads_elsewhere(tmp_path: Path, name: str)
             storage.download_part(f"file://{root}/0000", tmp_path / "back")
 
 
-def test_only_finished_parts_are_copied_and_a_stop_leaves_none_behind(tmp_path: Path) -> None:
+def test_only_finished_parts_are_copied_and_one_that_is_ended_early_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = part(tmp_path / "0000", ITEMS[0])
-    stop = Stop()
-    stop.set()
-    with pytest.raises(StoppedError):
-        storage.upload_part(here, f"file://{tmp_path}/store", stop=stop)
+    with monkeypatch.context() as patched:
+        patched.setattr(storage, "_copy_pieces", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            storage.upload_part(here, f"file://{tmp_path}/store")
     with pytest.raises(ConfigError, match="no part that was copied whole"):
         storage.list_parts(f"file://{tmp_path}/store")
     (here / "manifest.json").write_bytes(orjson.dumps(parting.manifest(complete=False)))

@@ -27,7 +27,7 @@ from tomserve.errors import ConfigError, MachineError
 from tomserve.interop.harness import HarnessTask
 from tomserve.interop.inspect_export import export_log
 from tomserve.interop.scored_replies import ScoredReplies
-from tomserve.runs.progress import SilentListener
+from tomserve.runs.progress import Listener
 from tomserve.runs.scores import load_scores
 
 
@@ -261,7 +261,7 @@ def written(folder: Path, out: Path, strategy: str | None = None) -> Path:
     said: list[str] = []
     replies = ScoredReplies(folder, None if strategy is None else [strategy], said.append)
     path = out / f"{folder.name}_{replies.strategies[-1]}.eval"
-    export_log(replies, replies.strategies[-1], path, SilentListener())
+    export_log(replies, replies.strategies[-1], path, Listener())
     assert not said
     return path
 

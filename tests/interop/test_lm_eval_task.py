@@ -32,7 +32,7 @@ from tomserve.interop.lm_eval import FOLDER, functions
 from tomserve.interop.lm_eval_files import LmEvalSamples, export_samples, sanitize_name
 from tomserve.interop.scored_replies import ScoredReplies
 from tomserve.prompting.strategy import Strategy
-from tomserve.runs.progress import SilentListener
+from tomserve.runs.progress import Listener
 from tomserve.runs.scores import load_scores
 
 FILES = sorted(FOLDER.glob("*.yaml"))
@@ -419,7 +419,7 @@ OURS = {"tomserve_status", "tomserve_correct", "tomserve_error"}
 
 def written(folder: Path, out: Path) -> tuple[list[Path], Path]:
     """The files of samples, and that of results."""
-    *samples, results = export_samples(ScoredReplies(folder), out, SilentListener())
+    *samples, results = export_samples(ScoredReplies(folder), out, Listener())
     return samples, results
 
 

@@ -17,7 +17,7 @@ from tomserve.engine.request import Identity
 from tomserve.engine.runner import RunStatus
 from tomserve.errors import ServerError
 from tomserve.runs import progress
-from tomserve.runs.progress import SilentListener
+from tomserve.runs.progress import Listener
 from tomserve.runs.runfolder import RunFolder
 
 SLOW = Identity("i", "cot", 0, 0)
@@ -46,7 +46,7 @@ def test_a_run_of_a_terminal_is_recorded_to_its_end(cli: Cli, asking: tuple[obje
 
 def test_how_fast_it_goes_lately_and_how_long_it_takes_yet(tmp_path: Path, clock: list[float]) -> None:
     with RunFolder(tmp_path / "r") as folder:
-        recording = progress.ProgressRecorder(SilentListener(), folder.path)
+        recording = progress.ProgressRecorder(Listener(), folder.path)
         recording.message("waiting for the server to load")
         clock[0] += 2
         recording.message("asking m at h")
@@ -78,7 +78,7 @@ def test_it_is_written_about_once_a_second(tmp_path: Path, clock: list[float], m
     replaced: list[float] = []
     own = os.replace
     monkeypatch.setattr(os, "replace", lambda *names: (replaced.append(clock[0]), own(*names))[1])
-    recording = progress.ProgressRecorder(SilentListener(), tmp_path)
+    recording = progress.ProgressRecorder(Listener(), tmp_path)
     for _ in range(1000):
         recording.row(row())
     assert len(replaced) <= 2
@@ -90,7 +90,7 @@ def test_it_is_written_about_once_a_second(tmp_path: Path, clock: list[float], m
 
 
 def test_everything_is_passed_on(tmp_path: Path) -> None:
-    listener = Mock(SilentListener)
+    listener = Mock(Listener)
     with progress.record_progress(listener, tmp_path) as recording:
         recording.message("hello")
         recording.begin_phase(2, 1)
@@ -105,7 +105,7 @@ def test_what_it_ended_by_is_kept_and_no_key(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("TOMSERVE_API_KEY", "sk-0123456789abcdef")
 
     def ended() -> None:
-        with progress.record_progress(SilentListener(), tmp_path) as listener:
+        with progress.record_progress(Listener(), tmp_path) as listener:
             listener.message("a line with sk-0123456789abcdef")
             raise ServerError("the server said sk-0123456789abcdef")
 
@@ -126,7 +126,7 @@ def test_a_run_needs_no_record(endpoint: Endpoint, tmp_path: Path, kind: str, mo
     run = tomserve.ask(items, "vanilla", base_url=endpoint.url, run="r")
     assert run.scores().height == 4
     if kind == "folder":
-        recording = progress.ProgressRecorder(SilentListener(), run.folder)
+        recording = progress.ProgressRecorder(Listener(), run.folder)
         (run.folder / progress.FILE).unlink()
         (run.folder / progress.FILE).mkdir()
         recording.end("")
@@ -150,7 +150,7 @@ def test_a_record_that_cannot_be_right_is_none(tmp_path: Path) -> None:
 
 def test_a_record_that_another_process_than_the_holder_wrote_is_not_running(tmp_path: Path) -> None:
     with RunFolder(tmp_path) as folder:
-        progress.ProgressRecorder(SilentListener(), folder.path)
+        progress.ProgressRecorder(Listener(), folder.path)
         assert (found := progress.read_progress(tmp_path)) is not None
         assert found.running
         record = orjson.loads((tmp_path / progress.FILE).read_bytes())

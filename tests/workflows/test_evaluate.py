@@ -26,7 +26,7 @@ from tests.helpers.examples import copied_example
 from tomserve.engine import retry
 from tomserve.errors import ConfigError, ContentError, RunMismatchError, ServerError
 from tomserve.runs.planning import EvalOptions
-from tomserve.runs.progress import SilentListener
+from tomserve.runs.progress import Listener
 from tomserve.runs.runfolder import RunFolder
 from tomserve.workflows.endpoint_check import check_endpoint
 
@@ -86,7 +86,7 @@ def test_the_loop_stays_free_while_it_is_asked(endpoint: Endpoint) -> None:
 
 
 def test_progress_is_shown_where_it_is_wanted(endpoint: Endpoint, capfd) -> None:
-    class Recorder(SilentListener):
+    class Recorder(Listener):
         def __init__(self) -> None:
             self.heard: list[object] = []
 

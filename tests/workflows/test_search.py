@@ -16,7 +16,7 @@ from tomserve.engine import retry
 from tomserve.errors import ConfigError, RunMismatchError
 from tomserve.items import read_items
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.progress import SilentListener
+from tomserve.runs.progress import Listener
 from tomserve.weakness.design import DESIGNS
 from tomserve.web.accounts import Person
 from tomserve.web.routes.experiments import form_like_run
@@ -81,7 +81,7 @@ def test_a_search_is_an_ordinary_run_with_its_own_study(done: Path) -> None:
     assert first["finding"].startswith("fails where the box is red: ")
 
 
-class Totals(SilentListener):
+class Totals(Listener):
     """Keeps of how many questions each round is shown to be."""
 
     def __init__(self) -> None:

@@ -224,7 +224,7 @@ def _rows(mapping: _Mapping, path: Path) -> Iterator[_Row]:
         with files.open_own(file) as opened:
             lines = files.read_lines(opened, file)
             sheet = file.suffix in (".csv", ".tsv")
-            found = Sheet(file, lines, None, refuse).rows() if sheet else json_rows(file, lines, refuse)
+            found = Sheet(file, lines, refuse).rows() if sheet else json_rows(file, lines, refuse)
             yield from (_Row(file, line, row, path.name) for line, row in found)
 
 

@@ -38,7 +38,7 @@ from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.cost import Figure, measure_prompts
 from tomserve.runs.measurement import MeasuredRun
-from tomserve.runs.progress import MeasureListener, SilentMeasureListener
+from tomserve.runs.progress import MeasureListener
 from tomserve.runs.runfolder import default_name, run_path
 from tomserve.serving.install import installed_version as version
 from tomserve.serving.sizing import BYTES
@@ -440,7 +440,7 @@ def measure(
     measured (see `find_setup`, and where too few cases are eligible), RunMismatchError where the folder holds another
     measurement, MachineError where the model cannot be loaded.
     """
-    on, listener = on or Hardware(), listener or SilentMeasureListener()
+    on, listener = on or Hardware(), listener or MeasureListener()
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError(
             "several processes of torchrun would write into one run; start one without torchrun, with --device auto to "

@@ -47,22 +47,20 @@ def json_rows(path: Path, lines: Iterator[bytes], leave: Leave) -> Rows:
 class Sheet:
     """A spreadsheet, whose head names its columns. separator: what stands between fields.
 
-    path: the file. lines: of it. separator: what stands between fields, None to find out; Excel names it in a first
-    line such as ``sep=;``. leave: is told which rows are left out. Raises ConfigError by file and line where it is not
-    UTF-8.
+    path: the file. lines: of it; Excel names the separator in a first line such as ``sep=;``. leave: is told which rows
+    are left out. Raises ConfigError by file and line where it is not UTF-8.
     """
 
-    def __init__(self, path: Path, lines: Iterator[bytes], separator: str | None, leave: Leave) -> None:
+    def __init__(self, path: Path, lines: Iterator[bytes], leave: Leave) -> None:
         self._path, self._lines, self._leave = path, lines, leave
         self._number = 0
         self._texts = self._decode_lines()
         self._head = next((line for line in self._texts if line.strip()), "")
         if value_of := _SEPARATOR.fullmatch(self._head):
-            separator = separator or value_of[1]
             self._head = next((line for line in self._texts if line.strip()), "")
         if "\0" in self._head:
             raise ConfigError(f"{path}:{self._number}: not UTF-8 (zero bytes, as in UTF-16); save the file as UTF-8")
-        self.separator = separator or max((",", ";", "\t"), key=self._head.count)
+        self.separator = value_of[1] if value_of else max((",", ";", "\t"), key=self._head.count)
 
     def _decode_lines(self) -> Iterator[str]:
         for line in self._lines:

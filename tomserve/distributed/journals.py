@@ -39,29 +39,22 @@ from tomserve.runs.journal import (
     restore_journal,
 )
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.progress import Listener, SilentListener, Stop
+from tomserve.runs.progress import Listener
 from tomserve.runs.runfolder import RunFolder
 from tomserve.status import FINAL
 
 SAID_EVERY = 5.0  # seconds between two lines that say how far the joining is
-LOOK = 1 << 22  # after so many bytes it is looked whether something is to be said, or the joining is to be stopped
+LOOK = 1 << 22  # after so many bytes it is looked whether something is to be said
 _NEVER = 1 << 62  # a moment, in milliseconds since 1970, that comes after all others
 
 
 class PaceReporter:
     """Says now and then how far a long piece of work is, and how long it still takes. what: what is done, in words.
-    total: its bytes. check: raises where the work is to be stopped."""
+    total: its bytes."""
 
-    def __init__(
-        self,
-        what: str,
-        total: int,
-        say: Callable[[str], None],
-        check: Callable[[], None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._what, self._total, self._say, self._check, self._clock = what, total, say, check, clock
-        self._began = self._said = clock()
+    def __init__(self, what: str, total: int, say: Callable[[str], None]) -> None:
+        self._what, self._total, self._say = what, total, say
+        self._began = self._said = time.monotonic()
         self._done = self._looked = self._rows = 0
 
     def add(self, size: int, rows: int = 1) -> None:
@@ -70,8 +63,7 @@ class PaceReporter:
         if self._done - self._looked < LOOK:
             return
         self._looked = self._done
-        self._check()
-        if (now := self._clock()) - self._said >= SAID_EVERY:
+        if (now := time.monotonic()) - self._said >= SAID_EVERY:
             self._said, seconds = now, now - self._began
             left = max(self._total - self._done, 0) * seconds / self._done
             self._say(
@@ -235,27 +227,24 @@ class PackResult:
         return self.plain / max(self.packed, 1)
 
 
-def pack(
-    folder: Path, listener: Listener | None = None, stop: Stop | None = None, *, unfinished: bool = False
-) -> PackResult:
+def pack(folder: Path, listener: Listener | None = None, *, unfinished: bool = False) -> PackResult:
     """Pack a run's journal, and remove it once it was read back from what was written.
 
-    folder: the run's folder, which is locked meanwhile. stop: ends it early, which leaves the run as it was.
-    unfinished: whether a run may be packed that lacks answers. Raises ConflictError for a run that is not complete,
+    folder: the run's folder, which is locked meanwhile; where this is ended early the run stays as it was. unfinished:
+    whether a run may be packed that lacks answers. Raises ConflictError for a run that is not complete,
     ConfigError, by file and line, for what is no row, MachineError where it is in use, JournalError for want of room.
     """
-    began, listener, stop = time.monotonic(), listener or SilentListener(), stop or Stop()
+    began, listener = time.monotonic(), listener or Listener()
     with RunFolder(folder):
         _check(folder, unfinished=unfinished)
         path, packed = folder / JOURNAL, folder / PACKED
         try:
             about = _describe_journal(path)
-            pace = PaceReporter(f"packing {path}", about.bytes, listener.message, stop.check)
+            pace = PaceReporter(f"packing {path}", about.bytes, listener.message)
             with files.replace_file(packed) as file:
                 _write(path, file, about, pace)
                 file.flush()
-                for _ in read_chunks(Path(file.name)):
-                    stop.check()
+                deque(read_chunks(Path(file.name)), maxlen=0)
             path.unlink()
             files.sync_folder(folder)
             return PackResult(packed, about.lines, about.bytes, packed.stat().st_size, time.monotonic() - began)
@@ -342,10 +331,10 @@ def _table(rows: list[tuple[Any, ...]]) -> pl.DataFrame:
     return pl.DataFrame([pl.Series(name, values, kind) for (name, kind), values in columns])
 
 
-def unpack(folder: Path, say: Callable[[str], None] = lambda text: None) -> Path:
-    """Unpack a run's journal in its place, and return its path. say: is told that it is done. Raises ConflictError
-    where it is not packed, MachineError where the run is in use, and as `restore_journal` does."""
+def unpack(folder: Path) -> Path:
+    """Unpack a run's journal in its place, and return its path. Raises ConflictError where it is not packed,
+    MachineError where the run is in use, and as `restore_journal` does."""
     with RunFolder(folder):
-        if not restore_journal(folder, say):
+        if not restore_journal(folder):
             raise ConflictError(f"{folder}: is not packed, so there is nothing to unpack")
     return folder / JOURNAL

@@ -42,7 +42,7 @@ from tomserve.runs.manifest import (
     short_text,
 )
 from tomserve.runs.noise_check import find_other_engines
-from tomserve.runs.progress import Listener, SilentListener, Stop
+from tomserve.runs.progress import Listener
 from tomserve.runs.runfolder import RunFolder, check_files, missing_manifest_error
 from tomserve.scoring.grades import JOURNAL, MARK, RECORD, GradeFiles, GraderChoices
 from tomserve.scoring.responses import NOISE
@@ -318,18 +318,16 @@ class MergeResult:
     seconds: float
 
 
-def merge(
-    sources: Sequence[Path], into: Path, listener: Listener | None = None, stop: Stop | None = None
-) -> MergeResult:
+def merge(sources: Sequence[Path], into: Path, listener: Listener | None = None) -> MergeResult:
     """Merge runs into one.
 
     sources: their folders, or folders of parts, which stand for all of their parts. into: the folder of the merged run;
-    that of an earlier merging is a source as well. stop: ends it early; then the merged run stays as it was.
+    that of an earlier merging is a source as well. Where this is ended early, the merged run stays as it was.
 
     Raises ConfigError, by file and line, for what cannot be read; RunMismatchError where the runs do not ask the same,
     and where `into` holds something else; MachineError where it is in use; JournalError where it cannot be written.
     """
-    began, listener, stop = time.monotonic(), listener or SilentListener(), stop or Stop()
+    began, listener = time.monotonic(), listener or Listener()
     folders, shards, missing = _folders(sources, into)
     found = sorted((_source(folder) for folder in folders), key=lambda one: (one.name, str(one.folder)))
     if shards is None and not any(one.found for one in found):
@@ -345,8 +343,7 @@ def merge(
         check_same_evaluation(runs, shards)
         journal.restore_journal(into, listener.message)
         try:
-            work = _Work(folder, found, shards, listener, stop, stack)
-            done = work.run(complete=not missing)
+            done = _Work(folder, found, shards, listener, stack).run(complete=not missing)
         except OSError as error:
             raise JournalError(
                 f"{error.filename or into}: cannot be used ({error.strerror or error}); the run is as it was, so free "
@@ -448,7 +445,6 @@ class _Work:
     sources: Sequence[_Source]
     shards: Shards | None
     listener: Listener
-    stop: Stop
     stack: contextlib.ExitStack
     made: list[tuple[IO[bytes], Path]] = field(default_factory=list)  # files, and the places that they are for
 
@@ -491,10 +487,10 @@ class _Work:
         total = sum(path.stat().st_size for path in paths.values())
         talking = {strategy: one.turns != 1 for strategy, one in manifest.strategies.items()}
         asked = journals.KnownRows(ids, talking, manifest.repeats, levels=name == NOISE)
-        pace = journals.PaceReporter(f"reading {name}", total, self.listener.message, self.stop.check)
+        pace = journals.PaceReporter(f"reading {name}", total, self.listener.message)
         read = {folder: journals.read_journal(path, asked, pace) for folder, path in paths.items()}
         lost, ended = journals.join_journals(list(read.values()))
-        pace = journals.PaceReporter(f"writing {name}", total, self.listener.message, self.stop.check)
+        pace = journals.PaceReporter(f"writing {name}", total, self.listener.message)
         return read, journals.copy_rows(list(read.values()), lost, self.new_file(name), pace), ended
 
     def _part(self, source: _Source, read: dict[Path, journals.JournalIndex]) -> MergedPart:

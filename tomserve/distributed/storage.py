@@ -36,7 +36,7 @@ from tomserve.distributed.shards import MOST
 from tomserve.errors import ConfigError, ConflictError, MachineError, ServerError, TomserveError
 from tomserve.runs import journal
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.progress import Listener, SilentListener, Stop
+from tomserve.runs.progress import Listener
 from tomserve.runs.runfolder import RunFolder
 
 ATTEMPTS, LONGEST_WAIT = 6, 30.0
@@ -131,7 +131,6 @@ class _Folder:
 
     url: str
     listener: Listener
-    stop: Stop
 
     def below(self, name: str) -> _Folder:
         return replace(self, url=f"{self.url}/{name}")
@@ -140,7 +139,6 @@ class _Folder:
         """Do something with what reaches the folder and its path there; also raises FileNotFoundError."""
 
         def tell(state: tenacity.RetryCallState) -> None:
-            self.stop.check()
             error = state.outcome.exception() if state.outcome else None
             self.listener.message(f"{self.url}: {one_line(str(error))[:120]}; trying again")
 
@@ -194,9 +192,7 @@ class _Folder:
 
         def write(system: Any, path: str) -> None:
             with opened() as source, _open_file(system, f"{path}/{name}", writing=True) as target:
-                while piece := source.read(PIECE):
-                    self.stop.check()
-                    target.write(piece)
+                shutil.copyfileobj(source, target, PIECE)
             with _open_file(system, f"{path}/{name}") as file:
                 found = _copy_pieces(file, held.bytes, lambda piece: None)
             if found != held:
@@ -212,12 +208,7 @@ class _Folder:
 
         def fetch(system: Any, path: str) -> None:
             with _open_file(system, f"{path}/{name}") as source, files.open_for_writing(into) as target:
-
-                def keep(piece: bytes) -> None:
-                    self.stop.check()
-                    target.write(piece)
-
-                found = _copy_pieces(source, held.bytes, keep)
+                found = _copy_pieces(source, held.bytes, target.write)
             if found != held:
                 raise ServerError(f"{self.url}/{name}: is not what {FILE} says; copy the part there again")
 
@@ -242,12 +233,12 @@ def _copy_pieces(file: IO[bytes], most: int, take: Callable[[bytes], object]) ->
     return CopiedFile(bytes=size, digest=f"sha256:{found.hexdigest()}")
 
 
-def _open_folder(url: str, listener: Listener | None, stop: Stop | None) -> _Folder:
+def _open_folder(url: str, listener: Listener | None) -> _Folder:
     check_address(url)
-    return _Folder(url.rstrip("/"), listener or SilentListener(), stop or Stop())
+    return _Folder(url.rstrip("/"), listener or Listener())
 
 
-def upload_part(folder: Path, url: str, listener: Listener | None = None, stop: Stop | None = None) -> str:
+def upload_part(folder: Path, url: str, listener: Listener | None = None) -> str:
     """Copy a finished part to a store, where it becomes a folder of the same name. Returns the address of that folder.
 
     folder: of the part, which is locked meanwhile. url: of the place where the parts lie; the record of the evaluation
@@ -255,7 +246,7 @@ def upload_part(folder: Path, url: str, listener: Listener | None = None, stop: 
     ConfigError for an address that cannot be used, ServerError where the store cannot be reached or holds something
     else than what was sent.
     """
-    root, whole = _open_folder(url, listener, stop), folder.resolve()
+    root, whole = _open_folder(url, listener), folder.resolve()
     with RunFolder(folder):
         manifest = Manifest.read(folder)
         if manifest is None or not manifest.complete:
@@ -282,10 +273,10 @@ def _describe_file(path: Path) -> CopiedFile:
     return CopiedFile(bytes=size, digest=digest)
 
 
-def list_parts(url: str, listener: Listener | None = None, stop: Stop | None = None) -> list[str]:
+def list_parts(url: str, listener: Listener | None = None) -> list[str]:
     """The addresses of all parts that were copied to a place whole, sorted. url: of a part, of the folder of parts, or
     the latter followed by ``/*``. Raises as `upload_part` does, and ConfigError where no part is there."""
-    root = _open_folder(url.rstrip("/").removesuffix("/*"), listener, stop)
+    root = _open_folder(url.rstrip("/").removesuffix("/*"), listener)
     if root.read(FILE) is not None:
         return [root.url]
 
@@ -304,14 +295,14 @@ def list_parts(url: str, listener: Listener | None = None, stop: Stop | None = N
     return [f"{root.url}/{name}" for name in names]
 
 
-def download_part(url: str, into: Path, listener: Listener | None = None, stop: Stop | None = None) -> Path:
+def download_part(url: str, into: Path, listener: Listener | None = None) -> Path:
     """Copy a part from a store, and return its folder.
 
     url: of the part. into: the folder in which a folder of the same name is made. Raises ConfigError where the part is
     not whole, or its record broken, and ServerError where the store cannot be reached or what comes is not what the
     record says.
     """
-    part = _open_folder(url, listener, stop)
+    part = _open_folder(url, listener)
     name, text = part.url.rpartition("/")[2], part.read(FILE)
     if text is None or not RUN_PART.fullmatch(name):
         raise ConfigError(f"{url}: is no part that was copied whole ({FILE} is missing)")
@@ -328,9 +319,7 @@ def download_part(url: str, into: Path, listener: Listener | None = None, stop: 
     return folder
 
 
-def download_parts(
-    urls: Sequence[str], within: Path, listener: Listener | None = None, stop: Stop | None = None
-) -> list[Path]:
+def download_parts(urls: Sequence[str], within: Path, listener: Listener | None = None) -> list[Path]:
     """Copy all parts at these addresses, and return the folders of what was copied.
 
     within: the folder in which they are made. Where the record of the evaluation lies beside the parts, the folder of
@@ -338,14 +327,14 @@ def download_parts(
     """
     folders = []
     for number, url in enumerate(urls):
-        found = list_parts(url, listener, stop)
+        found = list_parts(url, listener)
         root = url.rstrip("/").removesuffix("/*")
         alone = found == [root]
         called = (root.rpartition("/")[0] if alone else root).rpartition("/")[2]
         place = within / f"{number}" / (called if RUN_PART.fullmatch(called) else "parts")
         place.mkdir(parents=True)
-        parts = [download_part(part, place, listener, stop) for part in found]
-        record = None if alone else _open_folder(root, listener, stop).read(SHARDS)
+        parts = [download_part(part, place, listener) for part in found]
+        record = None if alone else _open_folder(root, listener).read(SHARDS)
         if record is not None:
             (place / SHARDS).write_bytes(record)
         folders += [place] if record is not None else parts

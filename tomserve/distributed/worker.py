@@ -19,7 +19,7 @@ from tomserve.runs.evaluation import EvalResult, Evaluation, Servers, evaluate
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.noise_check import NoiseSample
 from tomserve.runs.planning import EvalOptions, WholeEvaluation, load_strategy_folders
-from tomserve.runs.progress import Listener, Stop
+from tomserve.runs.progress import Listener
 from tomserve.serving import keys
 
 
@@ -45,12 +45,11 @@ def ask_part(
     how: Connection,
     listener: Listener,
     drive: Callable[[Evaluation], None],
-    stop: Stop | None = None,
     servers: Servers | None = None,
 ) -> EvalResult:
     """Ask what is left of the part of that number, from 0; parameters and errors as of `tomserve.runs.evaluation`.
     Raises RunMismatchError where it would be asked in another way than the evaluation was divided for."""
-    return evaluate(part_options(folder, Shards.read(folder), number, how), listener, drive, stop, servers)
+    return evaluate(part_options(folder, Shards.read(folder), number, how), listener, drive, servers=servers)
 
 
 def part_options(folder: Path, shards: Shards, number: int, how: Connection) -> EvalOptions:

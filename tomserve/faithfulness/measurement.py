@@ -57,7 +57,7 @@ from tomserve.runs.grader import Reader, ask_items, find_reader
 from tomserve.runs.journal import Journal, read_rows, row_identity
 from tomserve.runs.manifest import Manifest, Session, make_portable
 from tomserve.runs.measurement import MeasuredRun
-from tomserve.runs.progress import Listener, SilentListener, Stop, record_progress
+from tomserve.runs.progress import Listener, Stop, record_progress
 from tomserve.runs.runfolder import JOURNAL, TABLE, run_path
 from tomserve.scoring.score import read_response
 from tomserve.serving import keys
@@ -347,7 +347,7 @@ def measure(
     (see AskingSession). Raises ConfigError for a run without chains, RunMismatchError where another model is served
     than wrote them or the folder holds another measurement, ServerError, and StoppedError where it was stopped.
     """
-    connection, listener, stop = connection or Connection(), listener or SilentListener(), stop or Stop()
+    connection, listener, stop = connection or Connection(), listener or Listener(), stop or Stop()
     source = read_source(settings.run, settings.strategies, settings.where)
     seconds = min(ANSWER, connection.timeout)
     waiting = WaitPolicy(listener.message, stop.check, connection.patience, connection.policy, seconds)

@@ -46,7 +46,7 @@ from tomserve.runs.evaluation import Evaluation, ServerChanges, resume_evaluatio
 from tomserve.runs.journal import JOURNAL, Journal, restore_journal
 from tomserve.runs.manifest import Session
 from tomserve.runs.planning import EvalOptions, Plan, load_strategy_folders, make_plan
-from tomserve.runs.progress import Listener, SilentListener, Stop
+from tomserve.runs.progress import Listener, Stop
 from tomserve.serving import endpoint, keys
 from tomserve.serving.endpoint import Target
 from tomserve.serving.presets import Preset
@@ -481,7 +481,7 @@ def export_requests(
     for `RequestWriter`. The run's folder is made at once, and reused replies of equal requests are written to it.
     Raises TomserveError, and OSError where a file cannot be written.
     """
-    listener = listener or SilentListener()
+    listener = listener or Listener()
     options, chosen = choose_export(options, WaitPolicy(listener.message))
     plan, folder = _plan_export(options, chosen)
     is_part = part_number(folder) is not None  # what a part asks is known from the record of the parts
@@ -525,7 +525,7 @@ def import_results(
     name another model than those before. Rows are made and appended as those of live replies. Raises TomserveError;
     what was read until then is kept, and the command can be repeated.
     """
-    listener = listener or SilentListener()
+    listener = listener or Listener()
     folder = runfolder.find_run(run)
     exports = find_exports(folder, benchmark, strategies)
     if not exports:

@@ -122,8 +122,7 @@ def parse_mapping(given: Sequence[str]) -> dict[str, str]:
 
 class MappedFile(Source):
     """The replies of a CSV or JSONL file. given: the user's map (see `parse_mapping`). model, task: where the file
-    names none; the task is TASK where nobody says it. separator: what stands between the fields of a CSV file, None to
-    find out of ``,``, ``;`` and tab."""
+    names none; the task is TASK where nobody says it. What separates the fields of a CSV file is found out."""
 
     def __init__(
         self,
@@ -132,11 +131,10 @@ class MappedFile(Source):
         given: Sequence[str] = (),
         model: str | None = None,
         task: str | None = None,
-        separator: str | None = None,
     ) -> None:
         super().__init__(path)
         self.kind, self.given, self.model, self.task = kind, given, model, task
-        self._separator = separator
+        self._separator: str | None = None
         self._counts: Counter[tuple[str | None, ...]] = Counter()  # replies to a question that names no repeat
 
     def about(self) -> SourceAbout:
@@ -260,7 +258,7 @@ class MappedFile(Source):
         with open_source(self.path) as file:
             lines = files.read_lines(file, self.path)
             if self.kind == "csv":
-                sheet = Sheet(self.path, lines, self._separator, self._leave_row)
+                sheet = Sheet(self.path, lines, self._leave_row)
                 self._separator = sheet.separator
                 yield from sheet.rows()
             else:

@@ -61,7 +61,7 @@ from tomserve.runs import runfolder
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.journal import JOURNAL, journal_path
 from tomserve.runs.manifest import LONGEST_NAME, ForeignFile, ForeignRecord, Manifest
-from tomserve.runs.progress import Listener, SilentListener
+from tomserve.runs.progress import Listener
 from tomserve.scoring.grades import UNREAD_EMPTY, Agreement
 from tomserve.scoring.score import read_response
 from tomserve.status import ANSWERS, LENGTH, MALFORMED, OK, REFUSAL, TIMEOUT, known
@@ -674,7 +674,7 @@ def import_replies(
     found: the files that nobody named, because they lay in a folder; what cannot be read of these is left out, where
     others can. Raises TomserveError: nothing was written then, unless the disk failed while the runs were.
     """
-    listener = listener or SilentListener()
+    listener = listener or Listener()
     if options.threshold is not None and not math.isfinite(options.threshold):
         raise ConfigError(f"--threshold {options.threshold}: expected a number")
     if options.run is not None:

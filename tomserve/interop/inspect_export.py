@@ -66,9 +66,10 @@ class Samples:
         identity = sha256_of(f"{self._run}\n{one.strategy}\n{one.item.id}\n{one.sample}")
         shown = [_input_message(identity, place, message) for place, message in enumerate(one.messages)]
         reply = self._reply(identity, "reply", one.row.get("text"), one.row.get("reasoning"))
-        messages, turns = self._transcript(one, identity)
-        if not turns:
-            messages, turns = [*shown, *([reply] if reply["content"] else [])], 1
+        messages, turns = [*shown, *([reply] if reply["content"] else [])], 1
+        if self._transcripts is not None and (found := self._transcripts.of(one)).rows:
+            messages = [self._message(identity, place, message) for place, message in enumerate(found.messages)]
+            turns = len(found.rows)
         usage = token_counts(one.row.get("usage"))
         sample: Sample = {
             "id": one.item.id,
@@ -94,14 +95,6 @@ class Samples:
         if has_failed(one):
             sample["error"] = {"message": error_text(one), "traceback": "", "traceback_ansi": ""}
         return sample
-
-    def _transcript(self, one: ScoredReply, identity: str) -> tuple[list[Sample], int]:
-        """The messages of a conversation of several turns, and how many turns it had; none for one turn."""
-        if self._transcripts is None:
-            return [], 0
-        found = self._transcripts.of(one)
-        messages = [self._message(identity, place, message) for place, message in enumerate(found.messages)]
-        return messages, len(found.rows)
 
     def _message(self, identity: str, place: int, message: Message) -> Sample:
         if message.turn is None:
@@ -374,7 +367,7 @@ class _Log:
     def _eval_section(self, created: str, config: Mapping[str, Any]) -> dict[str, Any]:
         """What was evaluated: the table `eval` of the head."""
         manifest = self.manifest
-        identity = hashlib.sha256(f"{manifest.run}\n{self.strategy}\n{created}".encode()).hexdigest()
+        identity = sha256_of(f"{manifest.run}\n{self.strategy}\n{created}")
         metrics = [{"name": f"inspect_ai/{name}", "options": options} for name, options in _RECOMPUTED]
         return {
             "eval_id": identity[:22],

@@ -380,11 +380,11 @@ def export_samples(replies: ScoredReplies, out: Path, listener: Listener) -> lis
     folder.mkdir(parents=True, exist_ok=True)
     written, tasks = list[Path](), dict[str, tuple[str, _Task]]()
     for strategy in replies.strategies:
+        if next(replies.of(strategy), None) is None:
+            continue  # all that there is was left open
         name = _free(re.sub(r"[^A-Za-z0-9_-]+", "_", f"{manifest.benchmark}_{strategy}"), tasks)
-        path = folder / f"samples_{name}_{date}.jsonl"
-        if (task := _write(replies, strategy, path, listener)) is not None:
-            written.append(path)
-            tasks[name] = (strategy, task)
+        written.append(folder / f"samples_{name}_{date}.jsonl")
+        tasks[name] = (strategy, _write(replies, strategy, written[-1], listener))
     path = folder / f"results_{date}.json"
     seconds = datetime.fromisoformat(created).timestamp() if created is not None else 0.0
     with output_path.open_output(path, replies.folder) as file:
@@ -406,19 +406,16 @@ def _free(name: str, taken: dict[str, Any]) -> str:
     return free
 
 
-def _write(replies: ScoredReplies, strategy: str, path: Path, listener: Listener) -> _Task | None:
-    """Write the samples of one strategy; None where there are none."""
-    documents, task = _documents(replies, strategy), _Task()
-    if (first := next(documents, None)) is None:
-        return None
+def _write(replies: ScoredReplies, strategy: str, path: Path, listener: Listener) -> _Task:
+    """Write the samples of one strategy: of each question a document with all its replies."""
+    task = _Task()
     with output_path.open_output(path, replies.folder) as file:
-        document: dict[str, Any] | None = first
-        while document is not None:
+        for _, several in groupby(replies.of(strategy), key=lambda one: one.item.id):
+            document = _document(list(several))
             file.write(orjson.dumps({"doc_id": len(task.right), **document}) + b"\n")
             task.add(document)
             if len(task.right) % TELL_EVERY == 0:
                 listener.message(f"{len(task.right):,} documents written so far")
-            document = next(documents, None)
     return task
 
 
@@ -457,12 +454,6 @@ def _results(replies: ScoredReplies, tasks: dict[str, tuple[str, _Task]], second
         "model_name": manifest.model,
         "model_name_sanitized": sanitize_name(manifest.model),
     }
-
-
-def _documents(replies: ScoredReplies, strategy: str) -> Iterator[dict[str, Any]]:
-    """Each question with all its samples."""
-    for _, several in groupby(replies.of(strategy), key=lambda one: one.item.id):
-        yield _document(list(several))
 
 
 def _document(samples: list[ScoredReply]) -> dict[str, Any]:

@@ -153,11 +153,8 @@ def digests(root: Path, wheel: Path | None = None) -> Iterator[str]:
 
 def sha256(path: Path) -> str:
     """The digest of a file, read block by block."""
-    sha = hashlib.sha256()
     with path.open("rb") as file:
-        for block in iter(lambda: file.read(1 << 20), b""):
-            sha.update(block)
-    return sha.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def environment(folder: Path, version: str, scratch: Path, wheel: Path | None) -> str:

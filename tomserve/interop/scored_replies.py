@@ -24,7 +24,6 @@ from tomserve.runs.conversations import replay_conversation
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.scores import load_reader_choices, load_replies
 from tomserve.runs.verification import find_same_strategy, recorded_build
-from tomserve.scoring.metrics import Scoring
 from tomserve.scoring.score import sample_of, score_row
 from tomserve.scoring.table import Note
 from tomserve.stats.clustered import repeated_share
@@ -116,7 +115,7 @@ class ScoredReplies:
             row,
             strategy in self._asked["chains"],
             self._items.others(place),
-            _replies_only(scoring),
+            replace(scoring, metrics=tuple(one for one in scoring.metrics if not one.of_item)),
             reader=self._reader,
         )
         return ScoredReply(item, strategy, sample_of(row), row, score, self._messages(item, row))
@@ -141,11 +140,6 @@ class ScoredReplies:
             return tuple(dict(one) for one in strategy.turn(item).messages)
         text = "\n".join((*item.story, "", item.question, *(f"- {choice}" for choice in item.choices)))
         return ({"role": "user", "content": text},)
-
-
-def _replies_only(scoring: Scoring) -> Scoring:
-    """What a benchmark adds, without what belongs to the item and is the same for every reply."""
-    return replace(scoring, metrics=tuple(one for one in scoring.metrics if not one.of_item))
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,14 @@ from rich.text import Text
 from tomserve.content.text import format_duration, sanitize
 from tomserve.engine.runner import RunStatus
 from tomserve.reporting.table_layout import Terminal
-from tomserve.runs.progress import LONG_PAUSE, LOUD
+from tomserve.runs.progress import LONG_PAUSE, LOUD, Listener, MeasureListener
 from tomserve.status import ANSWERS, listed
 
 PLAIN_EVERY = 5.0  # seconds between two lines of progress where there is no terminal
 SLOW = 30.0  # seconds after which the request that has waited longest is named
 
 
-class RunScreen:
+class RunScreen(Listener):
     """A Listener of an evaluation (see tomserve.runs.progress) that writes to a console. console: where to write.
     quiet: write only the messages that begin as one of LOUD."""
 
@@ -203,14 +203,14 @@ MEASURE_EVERY = 10.0  # seconds between two lines of progress where there is no 
 SETTLED = 2.0  # seconds after which the rate of a phase says something about the time that is left
 
 
-class MeasureScreen:
+class MeasureScreen(MeasureListener):
     """A MeasureListener (see tomserve.runs.progress) that writes to a console. console: where to write. quiet: write
     only what is noted and begins as one of LOUD. clock: the time in seconds, for tests."""
 
     def __init__(self, console: Console, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self._console, self._quiet, self._clock = console, quiet, clock
         self._name = ""
-        self._total = self._done = self._failures = 0
+        self._total = self._done = 0
         self._began = self._printed = clock()
         self._live: Progress | None = None
 
@@ -218,7 +218,7 @@ class MeasureScreen:
         """End the phase before with a line that sums it up, and begin to show another. name: what is done now, in a few
         words. total: in how many steps."""
         self.done()
-        self._name, self._total, self._done, self._failures = name, total, 0, 0
+        self._name, self._total, self._done = name, total, 0
         self._began = self._printed = self._clock()
         if self._console.is_terminal and not self._console.is_dumb_terminal and not self._quiet:
             bar = (
@@ -231,10 +231,9 @@ class MeasureScreen:
             self._task = self._live.add_task(name, total=total, more="")
             self._live.start()
 
-    def advance(self, n: int, failures: int = 0) -> None:
-        """Show that n more steps are done, `failures` of which came to nothing."""
+    def advance(self, n: int) -> None:
+        """Show that n more steps are done."""
         self._done += n
-        self._failures += failures
         if self._live is not None:
             self._live.update(self._task, completed=self._done, more=self._more())
         elif not self._quiet and self._clock() - self._printed >= MEASURE_EVERY:
@@ -255,8 +254,7 @@ class MeasureScreen:
         name, self._name = self._name, ""
         if name and not self._quiet:
             counted = f"{self._done:,}" if self._done >= self._total else f"{self._done:,} of {self._total:,}"
-            failed = f", {self._failures:,} failed" if self._failures else ""
-            self._line(f"{name}: {counted} in {format_duration(self._seconds)} ({self._rate:.3g}/s){failed}")
+            self._line(f"{name}: {counted} in {format_duration(self._seconds)} ({self._rate:.3g}/s)")
 
     @property
     def _seconds(self) -> float:
@@ -267,10 +265,8 @@ class MeasureScreen:
         return self._done / self._seconds
 
     def _more(self) -> str:
-        """The rate, what failed, and how long it will still take where that can be said."""
+        """The rate, and how long it will still take where that can be said."""
         parts = [f"{self._rate:.3g}/s"]
-        if self._failures:
-            parts.append(f"{self._failures:,} failed")
         if self._done and self._seconds >= SETTLED and self._done < self._total:
             parts.append(f"about {format_duration((self._total - self._done) / self._rate)} left")
         return ", ".join(parts)

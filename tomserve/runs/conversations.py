@@ -340,14 +340,6 @@ class Phase:
         """How many requests are left, and how many there are in all (see tomserve.runs.conversations.RequestCount)."""
         return count_requests(self.journal, self.questions())
 
-    def open_conversations(self, count: RequestCount) -> Conversations:
-        """What holds the conversations while they are open. count: how many requests are left."""
-        conversations = Conversations(
-            self.build, lambda strategy, *of: count_turns(self.journal, Question(of[0], strategy, of[1]))
-        )
-        conversations.ahead = count.open
-        return conversations
-
 
 @dataclass
 class PhaseRunner:
@@ -409,7 +401,10 @@ class PhaseRunner:
                     return sending[-1][1]
             return None
 
-        conversations = phase.open_conversations(count)
+        conversations = Conversations(
+            phase.build, lambda strategy, item, sample: count_turns(phase.journal, Question(item, strategy, sample))
+        )
+        conversations.ahead = count.open
         runner = self._runner(phase, counter, sending[0][1], conversations if count.several else None)
         runner.renew = renew
         try:

@@ -46,7 +46,7 @@ from tomserve.runs.manifest import Manifest, Session, make_portable
 from tomserve.runs.noise_check import NoiseCheck
 from tomserve.runs.open_again import OpenAgain
 from tomserve.runs.planning import EvalOptions, Plan, begin_manifest, make_plan
-from tomserve.runs.progress import Listener, SilentListener, Stop, record_progress
+from tomserve.runs.progress import Listener, Stop, record_progress
 from tomserve.runs.scores import score_run
 from tomserve.scoring.labels import Order, find_prompt_order, lettered_choices
 from tomserve.serving import endpoint, install, keys, provenance
@@ -338,7 +338,10 @@ class Evaluation:
     def phases(self) -> Generator[Phase, None, None]:
         """The phases in order: the questions, round by round where they follow from the answers, then those of the
         noise check for each of its concurrencies."""
-        session = self._begin_session()
+        session = self.session
+        if session.asked and self.plan.options.concurrency:
+            session.concurrency = self.plan.options.concurrency  # written now, as the session may be killed
+        self.manifest.add_session(session, make_portable(self.target.server))
         yield self._questions(session)
         while self.add_rounds():  # each ends with a line of its own, which suffices
             yield replace(self._questions(session), announcement=lambda left, total: "")
@@ -357,12 +360,6 @@ class Evaluation:
         self.session = Session.begin(self.target, server, asked=bool(left), limit=options.limit, where=options.where)
         if left:
             self._changes.check(self.folder.path, self.manifest)
-
-    def _begin_session(self) -> Session:
-        if self.session.asked and self.plan.options.concurrency:
-            self.session.concurrency = self.plan.options.concurrency  # written now, as the session may be killed
-        self.manifest.add_session(self.session, make_portable(self.target.server))
-        return self.session
 
     def _questions(self, session: Session | None = None) -> Phase:
         """The phase that asks the run's own questions. session: the record in which it notes what it found out."""
@@ -486,7 +483,7 @@ def open_evaluation(
     """Open an evaluation: lock its run folder and, where something is left to ask, make sure that a server answers.
     servers: keeps a server started here for what comes next [it is stopped]. Leaving the context writes the manifest.
     Raises TomserveError."""
-    listener, stop, began = listener or SilentListener(), stop or Stop(), time.monotonic()
+    listener, stop, began = listener or Listener(), stop or Stop(), time.monotonic()
     planning.check_options(options)  # the plan checks them once more, but the waiting needs a number of seconds
     waiting = WaitPolicy(listener.message, stop.check, options.patience, options.policy, min(ANSWER, options.timeout))
     # A run that takes no answers is refused before any server is looked for, which may take minutes to start.

@@ -34,7 +34,7 @@ from tomserve.prompting.strategy import Strategy
 from tomserve.runs.conversations import AskingPhase, LoopRunner, Phase, PhaseRunner, Question, run_asking
 from tomserve.runs.journal import Journal, Row, read_rows
 from tomserve.runs.manifest import Manifest, make_portable
-from tomserve.runs.progress import Listener, SilentListener, Stop
+from tomserve.runs.progress import Listener, Stop
 from tomserve.runs.runfolder import RunFolder
 from tomserve.runs.scores import load_replies
 from tomserve.scoring.grades import (
@@ -323,7 +323,7 @@ class ReadingJob:
     reader: Reader  # who reads
     survey: Survey  # the replies
     place: GradeFiles  # where the choices are kept
-    listener: Listener = field(default_factory=SilentListener)  # told what happens
+    listener: Listener = field(default_factory=Listener)  # told what happens
     log: Callable[[str], None] = lambda line: None  # writes a line to the run's log
     stop: Stop = field(default_factory=Stop)  # ends the asking early
     own: bool = False  # whether the reader may be the evaluated model
@@ -392,7 +392,7 @@ def read_run(
         lettered = replies.sources["lettered"]
         survey = Survey(replies.items, replies.responses, benchmarks.scoring_of, sample, lettered)
         job = ReadingJob(
-            reader, survey, GradeFiles.of_run(folder), listener or SilentListener(), held.log, stop or Stop(), own
+            reader, survey, GradeFiles.of_run(folder), listener or Listener(), held.log, stop or Stop(), own
         )
         job.evaluated = (manifest.model, manifest.preset, manifest.server.get("root"))
         return read_replies(job, drive)

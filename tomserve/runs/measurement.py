@@ -87,19 +87,18 @@ class MeasuredRun:
         settings: Mapping[str, Any],
         environment: Mapping[str, Any] | None = None,
         command: str | None = None,
-        more: Mapping[str, Any] | None = None,
     ) -> MeasuredRun:
         """Begin a measured run, or go on with one that was interrupted. study: the study that reads the table.
         benchmark, benchmark_digest: where the items come from. settings: everything else that decides what the table
         will hold, as JSON can hold it (NumPy numbers and tuples are taken as well). environment: hardware and versions
-        of libraries, which may differ between sessions. command: what makes the run again. more: further fields of the
-        manifest. Raises RunMismatchError by the first difference where the folder holds another measurement that has
-        begun, or answers; ConfigError and MachineError as RunFolder does."""
+        of libraries, which may differ between sessions. command: what makes the run again. Raises RunMismatchError by
+        the first difference where the folder holds another measurement that has begun, or answers; ConfigError and
+        MachineError as RunFolder does."""
         path = folder
         given = {
             **{"schema": 1, "run": run_name(path), "kind": MEASURED, "study": study},
             **({} if command is None else {"command": make_portable(command)}),
-            **{"benchmark": benchmark, "benchmark_digest": benchmark_digest, **(more or {})},
+            **{"benchmark": benchmark, "benchmark_digest": benchmark_digest},
             **{"model": model, "revision": revision, "strategies": {}, "sessions": []},
             **{"tomserve": __version__, "python": platform.python_version(), "platform": platform.platform()},
             **{"created": utc_now(), "settings": as_plain_json(settings), "complete": False},

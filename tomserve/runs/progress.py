@@ -15,7 +15,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import orjson
 import pydantic
@@ -32,9 +32,9 @@ LOUD = ("warning: ", "stopping: ", "change: ", "accepted change: ")
 """How those lines begin that are shown to a user who wants to see no progress."""
 
 
-class Listener(Protocol):
-    """Something that is told what an evaluation does, from the thread that evaluates. Every `row` and `status` belongs
-    to the phase that has begun."""
+class Listener:
+    """What is told what an evaluation does, from the thread that evaluates, and shows nothing of it unless a class
+    made of it does. Every `row` and `status` belongs to the phase that has begun."""
 
     def message(self, text: str) -> None:
         """Called with one line for the user: what happens now, or something that begins as one of LOUD."""
@@ -52,39 +52,21 @@ class Listener(Protocol):
         """Called when the phase has ended, whether everything was asked or not."""
 
 
-class MeasureListener(Protocol):
-    """Something that is told how far a long measurement is. It consists of phases, one after the other."""
+class MeasureListener:
+    """What is told how far a long measurement is, and shows nothing of it unless a class made of it does. A measurement
+    consists of phases, one after the other."""
 
     def phase(self, name: str, total: int) -> None:
         """Called when a phase begins. name: what is done now, such as "reading states". total: in how many steps."""
 
-    def advance(self, n: int, failures: int = 0) -> None:
-        """Called when n more steps of the phase are done. failures: how many of these n came to nothing."""
+    def advance(self, n: int) -> None:
+        """Called when n more steps of the phase are done."""
 
     def note(self, text: str) -> None:
         """Called with one line for the user: what happens now, or something that begins as one of LOUD."""
 
     def done(self) -> None:
         """Called when the last phase has ended, whether everything was measured or not."""
-
-
-class SilentMeasureListener:
-    """A MeasureListener that shows nothing."""
-
-    def phase(self, name: str, total: int) -> None: ...
-    def advance(self, n: int, failures: int = 0) -> None: ...
-    def note(self, text: str) -> None: ...
-    def done(self) -> None: ...
-
-
-class SilentListener:
-    """A Listener that shows nothing."""
-
-    def message(self, text: str) -> None: ...
-    def begin_phase(self, total: int, done: int) -> None: ...
-    def row(self, row: dict[str, Any]) -> None: ...
-    def status(self, status: RunStatus) -> None: ...
-    def end_phase(self) -> None: ...
 
 
 class RowCounter:
@@ -218,7 +200,7 @@ def record_progress(listener: Listener, folder: Path) -> Iterator[ProgressRecord
     recording.end("")
 
 
-class ProgressRecorder:
+class ProgressRecorder(Listener):
     """A Listener that writes the record of a run, at most about once a second. Everything is passed on."""
 
     def __init__(self, listener: Listener, folder: Path) -> None:

@@ -14,11 +14,10 @@ from pathlib import Path
 import orjson
 
 from tomserve.content import files, output_path
-from tomserve.engine.retry import RetryPolicy
 from tomserve.items import Item, write_items
 from tomserve.runs.conversations import AskingPhase, LoopRunner, Phase, PhaseRunner, run_asking
 from tomserve.runs.grader import PhaseDriver, Reader, ask_items, reader_at
-from tomserve.runs.progress import Listener, SilentListener, Stop
+from tomserve.runs.progress import Listener, Stop
 from tomserve.scoring.score import read_response
 from tomserve.scoring.thoughts import split_thoughts
 from tomserve.serving.endpoint import Target
@@ -150,7 +149,6 @@ def write_variants(
     listener: Listener | None = None,
     *,
     verifier: Reader | None = None,
-    policy: RetryPolicy | None = None,
     drive: LoopRunner = run_asking,
 ) -> RewritingReport:
     """Write the items and their variants of these kinds to a file of items, once everything was asked; replies are kept
@@ -160,9 +158,7 @@ def write_variants(
     cannot be written."""
 
     def run(at: Target, phase: Phase) -> None:
-        asker = PhaseRunner(
-            at.endpoints, at.model, listener or SilentListener(), Stop(), policy=policy or RetryPolicy()
-        )
+        asker = PhaseRunner(at.endpoints, at.model, listener or Listener(), Stop())
         drive(AskingPhase(asker, phase))
 
     made: dict[tuple[str, Kind], Item] = {}

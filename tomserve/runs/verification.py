@@ -13,7 +13,6 @@ a seal can tell.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from array import array
 from collections import Counter
@@ -22,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import orjson
 import polars as pl
@@ -187,7 +186,7 @@ def _journal_differences(path: Path, links: tuple[SealLink, ...]) -> Iterator[Se
     expected = [digest for one in sealed for digest in one.chain or ()]
     fits, last, offset, number = 0, max(lengths, default=0), 0, 0
     found, seen = hashlib.sha256(), {0: _hex(hashlib.sha256())}
-    with _open_file(path) as file:
+    with files.refuse_os_errors(path), files.open_for_reading(path) as file:
         for number, line in enumerate(files.read_lines(file, path), 1):
             found.update(line)
             offset += len(line)
@@ -222,7 +221,7 @@ def _describe_file(path: Path, links: tuple[SealLink, ...]) -> SealedFile:
         return SealedFile(bytes=size, digest=digest)
     found, size, number, chain = hashlib.sha256(), 0, 0, []
     done, line = sum(len(link.files[path.name].chain or ()) for link in links if path.name in link.files), b"\n"
-    with _open_file(path) as file:
+    with files.refuse_os_errors(path), files.open_for_reading(path) as file:
         for number, line in enumerate(files.read_lines(file, path), 1):
             found.update(line)
             size += len(line)
@@ -234,13 +233,6 @@ def _describe_file(path: Path, links: tuple[SealLink, ...]) -> SealedFile:
             "the run, which puts that right, then seal it"
         )
     return SealedFile(bytes=size, digest=_hex(found), lines=number, chain=tuple(chain))
-
-
-@contextlib.contextmanager
-def _open_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file of the run, open for reading. Raises ConfigError where it cannot be read."""
-    with files.refuse_os_errors(path), files.open_for_reading(path) as file:
-        yield file
 
 
 def _place(folder: Path, name: str) -> Path:

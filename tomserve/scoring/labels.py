@@ -250,10 +250,7 @@ def find_list_order(listed: Sequence[str], choices: Sequence[str]) -> Order:
 @lru_cache(maxsize=1024)
 def _pattern(choices: tuple[str, ...]) -> tuple[re.Pattern[str], dict[str, str | None]]:
     """What finds a letter with a choice beside it, and the choice of each name; None where two have one name."""
-    named: dict[str, str | None] = {}
-    for choice in choices:
-        name = _name(choice)
-        named[name] = None if name in named else choice
+    named = _normalize_choices(choices, _name)
     words = (r"[\s_-]+".join(map(re.escape, name.split())) for name in sorted(named, key=len, reverse=True) if name)
     whole = rf"{_ALONE}{_OPENING}{{0,4}}({_SHOWN_LETTER})[\"'“]?({'|'.join(words)}){_AFTER}"
     return re.compile(whole, re.I), named
@@ -292,10 +289,7 @@ def find_wordings(choices: tuple[str, ...]) -> tuple[re.Pattern[str], dict[str, 
 
     A name may lack its full stop, be in the plural or the singular, be spelled gray or grey, and be the telling part.
     """
-    named: dict[str, str | None] = {}
-    for choice in choices:
-        name = wording_key(choice)
-        named[name] = None if name in named else choice
+    named = _normalize_choices(choices, wording_key)
     spelled = dict(named)
     for name, meant in named.items():
         gray, single = name.replace("grey", "gray"), re.sub(r"(?:(?<=ch)e|(?<=sh)e|(?<=ss)e|(?<=x)e)?s$", "", name)

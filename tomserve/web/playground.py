@@ -34,7 +34,7 @@ from tomserve.runs.evaluation import evaluate
 from tomserve.runs.journal import read_rows
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.planning import EvalOptions
-from tomserve.runs.progress import SilentListener, Stop
+from tomserve.runs.progress import Listener, Stop
 from tomserve.runs.scores import scores_of
 from tomserve.serving.keys import HEADERS, headers
 from tomserve.web import items
@@ -227,7 +227,7 @@ def main(folder: Path) -> int:
     deadline.start()
     result: dict[str, Any] = {}
     try:
-        evaluate(_options(trial, item, run), SilentListener(), stop=stop)
+        evaluate(_options(trial, item, run), Listener(), stop=stop)
     except TomserveError as error:
         late = f"no answer came within {trial['seconds']:.0f} seconds; "
         result["error"] = f"{late if stop.is_set() else ''}{error}"

@@ -18,7 +18,7 @@ from tomserve.engine.retry import RetryPolicy
 from tomserve.errors import TomserveError
 from tomserve.runs.evaluation import check_endpoints, evaluate, first_adaptations
 from tomserve.runs.planning import EvalOptions, Plan, make_plan
-from tomserve.runs.progress import SilentListener
+from tomserve.runs.progress import Listener
 from tomserve.runs.scores import scores_of
 from tomserve.runs.verification import Finding
 from tomserve.serving import keys
@@ -32,7 +32,7 @@ PATIENCE = 20.0  # seconds for which a server that is busy or loads is waited fo
 LONG = 24_000  # characters of a prompt that servers with a small context cut off without a word: about 6,000 tokens
 
 
-class _Watch(SilentListener):
+class _Watch(Listener):
     """Keeps the rows that come, and how long the asking takes, in seconds."""
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ from tomserve.prompting.strategy import Strategy
 from tomserve.runs.evaluation import EvalResult, Evaluation, Servers, evaluate, open_evaluation
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.planning import EvalOptions, RecordedOptions
-from tomserve.runs.progress import INTERRUPTED, Listener, SilentListener, Stop
+from tomserve.runs.progress import INTERRUPTED, Listener, Stop
 from tomserve.workflows.run import Place, Run, as_name, given_options, run_beside_loop
 
 
@@ -300,7 +300,7 @@ def choose_listener(progress: bool | Listener) -> Listener:
     if not isinstance(progress, bool):
         return progress
     if not progress:
-        return SilentListener()
+        return Listener()
     from tomserve.reporting.progress import RunScreen
     from tomserve.reporting.table_layout import Terminal
 

@@ -402,11 +402,11 @@ def functional(model: str | None = None, **options: Unpack[FunctionalOptions]) -
     >>> found.tables["score"].select("model", "b", "c", "s", "ftom", "ftom_bs")                 # doctest: +SKIP
     """
     from tomserve.causal.experiment import measure
-    from tomserve.runs.progress import SilentListener, SilentMeasureListener
+    from tomserve.runs.progress import Listener, MeasureListener
 
     given = given_options("functional", FunctionalOptions, options)
     plan = plan_layers(model, given)
-    asking, measuring, say = SilentListener(), SilentMeasureListener(), lambda text: None
+    asking, measuring, say = Listener(), MeasureListener(), lambda text: None
     if given.get("progress"):
         from tomserve.reporting.progress import MeasureScreen, RunScreen
         from tomserve.reporting.table_layout import Terminal
