@@ -192,8 +192,6 @@ _LETTER = re.compile(r"\(?([A-Z])\)?[.)]?")
 
 def one_line(text: str, longest: int = LONGEST_LABEL) -> str:
     """The text on one line without control characters, cut where it is longer."""
-    if text.isprintable() and len(text) <= longest and "  " not in text and text.isascii():  # as most are
-        return text.strip()
     return " ".join(_CONTROL.sub(" ", text).split())[:longest].strip()
 
 

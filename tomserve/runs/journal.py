@@ -226,17 +226,10 @@ class Journal:
         if about.st_size < size:
             raise self._change_error("is shorter than it was")
 
-    def _line(self, row: Row) -> bytes:
-        """A row as a line of the file."""
-        if self._marks or "schema" in row:
-            return orjson.dumps({"schema": 1, **row, **self._marks}, option=orjson.OPT_APPEND_NEWLINE)
-        # The same line, without a copy of the row.
-        return b'{"schema":1,' + orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)[1:]
-
     def append(self, row: Row) -> None:
         """Write one row in one call. Raises JournalError where that fails (disk full, folder gone); half a line that
         was written is then removed. It also raises JournalError where somebody has made the file shorter."""
-        line = self._line(row)
+        line = orjson.dumps({"schema": 1, **row, **self._marks}, option=orjson.OPT_APPEND_NEWLINE)
         try:
             if os.write(self._file, line) != len(line):
                 raise OSError("short write: is the disk full?")

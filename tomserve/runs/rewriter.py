@@ -14,6 +14,7 @@ from pathlib import Path
 import orjson
 
 from tomserve.content import files, output_path
+from tomserve.engine.retry import RetryPolicy
 from tomserve.items import Item, write_items
 from tomserve.runs.conversations import AskingPhase, LoopRunner, Phase, PhaseRunner, run_asking
 from tomserve.runs.grader import PhaseDriver, Reader, ask_items, reader_at
@@ -149,6 +150,7 @@ def write_variants(
     listener: Listener | None = None,
     *,
     verifier: Reader | None = None,
+    policy: RetryPolicy | None = None,
     drive: LoopRunner = run_asking,
 ) -> RewritingReport:
     """Write the items and their variants of these kinds to a file of items, once everything was asked; replies are kept
@@ -158,7 +160,9 @@ def write_variants(
     cannot be written."""
 
     def run(at: Target, phase: Phase) -> None:
-        asker = PhaseRunner(at.endpoints, at.model, listener or Listener(), Stop())
+        asker = PhaseRunner(
+            at.endpoints, at.model, listener or Listener(), Stop(), policy=policy or RetryPolicy()
+        )
         drive(AskingPhase(asker, phase))
 
     made: dict[tuple[str, Kind], Item] = {}

@@ -87,18 +87,12 @@ def score_row(
         status = INVALID if reason else status
     elif reading.answer is None and status == OK:
         status = INVALID
-    reading = Reading(
-        reading.parse,
-        reading.answer,
-        reading.reason or row.get("error") or _refusal(row),
-        reading.chain,
-        reading.chain_reason,
-        reading.stated,
-        status,
-        row.get("text") or "",
-        chain_asked,
-        tuple(others),
-        reading.offered,
+    reading = reading._replace(
+        reason=reading.reason or row.get("error") or _refusal(row),
+        status=status,
+        text=row.get("text") or "",
+        chain_asked=chain_asked,
+        others=tuple(others),
     )
     scored: dict[str, Any] = {**_NOTHING, "run": run, "model": model, "strategy": row["strategy"]}
     for compute in _OF_REPLIES:
@@ -471,35 +465,13 @@ def _frame(by_column: Iterable[Sequence[Any]], schema: Mapping[str, Any]) -> pl.
     """A table of these columns, given as sequences in the order of `schema` (name -> Polars type)."""
     columns = {}
     for (name, kind), values in zip(schema.items(), by_column, strict=True):
-        if isinstance(kind, pl.List):  # much quicker than a list of lists, and no label holds the separator
-            joined = _join_entries(values, as_text=kind.inner == pl.String)
-            columns[name] = pl.Series(name, joined, dtype=pl.String).str.split(_SEPARATOR).cast(kind)
-        elif kind == pl.String and name not in COLUMNS:
+        if kind == pl.String and name not in COLUMNS:
             columns[name] = pl.Series(name, [_as_text(value) for value in values], dtype=kind)
         elif name in COLUMNS:
             columns[name] = pl.Series(name, values, dtype=kind)
         else:
             columns[name] = _series(name, values, kind)
     return pl.DataFrame(columns)
-
-
-_SEPARATOR = "\x1f"
-
-
-def _join_entries(values: Sequence[Any], as_text: bool) -> list[str | None]:
-    """The entries of each list as one text, None for no list. as_text: whether the entries are texts."""
-    if as_text:
-        return [None if value is None else _SEPARATOR.join(value) for value in values]
-    known: dict[tuple[Any, ...], str] = {}  # most lists of numbers are the same few
-    found: list[str | None] = []
-    for value in values:
-        if value is None:
-            found.append(None)
-            continue
-        if (text := known.get(key := tuple(value))) is None:
-            text = known[key] = _SEPARATOR.join(map(str, value))
-        found.append(text)
-    return found
 
 
 def _series(name: str, values: Sequence[Any], kind: Kind) -> pl.Series:
