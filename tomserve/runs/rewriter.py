@@ -160,9 +160,7 @@ def write_variants(
     cannot be written."""
 
     def run(at: Target, phase: Phase) -> None:
-        asker = PhaseRunner(
-            at.endpoints, at.model, listener or Listener(), Stop(), policy=policy or RetryPolicy()
-        )
+        asker = PhaseRunner(at.endpoints, at.model, listener or Listener(), Stop(), policy=policy or RetryPolicy())
         drive(AskingPhase(asker, phase))
 
     made: dict[tuple[str, Kind], Item] = {}

@@ -412,7 +412,7 @@ def functional(model: str | None = None, **options: Unpack[FunctionalOptions]) -
         from tomserve.reporting.table_layout import Terminal
 
         screen = Terminal(highlight=False)
-        asking, measuring, say = RunScreen(screen), MeasureScreen(screen), lambda text: screen.print(text, markup=False)  # type: ignore[assignment]
+        asking, measuring, say = RunScreen(screen), MeasureScreen(screen), lambda text: screen.print(text, markup=False)
     runner = PartRunner(
         lambda made, servers: run_evaluation(made, asking, servers),
         lambda settings, at, on: measure(settings, at, measuring, on),
