@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tomserve.reporting.html.charts import Axis, draw_figure, rows_of, small_multiples, zero_line
+from tomserve.reporting.html.charts import Axis, Draw, draw_figures, rows_of, small_multiples, zero_line
 from tomserve.scoring.baselines import baseline_name
 from tomserve.stats.accuracy import TaskMean, correct_for_chance, mean_of, task_mean
 from tomserve.studies import Excerpt, Figure, Study, baselines, published_tables
@@ -368,26 +368,14 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     return {name: frame for name, frame in frames.items() if frame.height}
 
 
-BENCHMARKS = TEXTS.figure("behaviour")
-DIMENSIONS = TEXTS.figure("behaviour-dimensions")
-
-STRATEGIES = TEXTS.figure("behaviour-strategies")
-
-
-def figures(tables: Tables, context: Context) -> Sequence[Figure]:
-    """The figures of B by benchmark, of shares by dimension and, where strategies can be compared, of their effects."""
-    made = [draw_figure(BENCHMARKS, lambda: _benchmarks(tables)), draw_figure(DIMENSIONS, lambda: _dimensions(tables))]
-    return [*made, *([draw_figure(STRATEGIES, lambda: _strategies(tables))] if "prompting_effects" in tables else [])]
-
-
-def _benchmarks(tables: Tables) -> Figure:
+def _benchmarks(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     rows = rows_of(tables, "behaviour", "model strategy benchmark b b_low b_high constant_b surface_b")
     data: list[Row] = [{**row, "other": _greater(row, "constant_b", "surface_b")} for row in rows]
     columns = ("benchmark", "strategy", "b", "b_low", "b_high")
-    return small_multiples(BENCHMARKS, data, columns, Axis("B, corrected for chance", (0, 1)))
+    return small_multiples(figure, data, columns, Axis("B, corrected for chance", (0, 1)))
 
 
-def _dimensions(tables: Tables) -> Figure:
+def _dimensions(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     rows = rows_of(tables, "dimensions", "model strategy benchmark dimension corrected corrected_low corrected_high")
     single = [row for row in rows if not is_mean(row["benchmark"])]
     several = len({row["benchmark"] for row in single}) > 1
@@ -396,17 +384,17 @@ def _dimensions(tables: Tables) -> Figure:
         name = f"{row['dimension']}, {row['benchmark']}" if several else row["dimension"]
         data.append({**row, "row": name, "other": _correct_for_chance(_greater(row, "constant", "surface"), row)})
     columns = ("row", "strategy", "corrected", "corrected_low", "corrected_high")
-    return small_multiples(DIMENSIONS, data, columns, Axis("share right, corrected for chance", (0, 1)))
+    return small_multiples(figure, data, columns, Axis("share right, corrected for chance", (0, 1)))
 
 
-def _strategies(tables: Tables) -> Figure:
+def _strategies(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     names = "model benchmark task dimension treatment risk_difference rd_low rd_high"
     rows = rows_of(tables, "prompting_effects", names)
     told = [name for name in ("task", "dimension", "benchmark") if len({row[name] for row in rows}) > 1] or ["task"]
     data: list[Row] = [{**row, "row": ", ".join(readable_name(row[name]) for name in told)} for row in rows]
     axis = Axis("difference", (-1, 1), zero_line, first=1)
     only = {readable_name(row["treatment"]) for row in rows}  # with several, a legend names them
-    figure = replace(STRATEGIES, title=f"{STRATEGIES.title}: {only.pop()}") if len(only) == 1 else STRATEGIES
+    figure = replace(figure, title=f"{figure.title}: {only.pop()}") if len(only) == 1 else figure
     return small_multiples(figure, data, ("row", "treatment", "risk_difference", "rd_low", "rd_high"), axis)
 
 
@@ -417,6 +405,16 @@ def _greater(row: Row, *names: str) -> float | None:
 def _correct_for_chance(share: float | None, row: Row) -> float | None:
     chance = finite_or_none(row.get("chance"))
     return None if share is None or chance is None else finite_or_none(correct_for_chance(share, chance))
+
+
+_MAKERS: Mapping[str, Draw] = {"behaviour": _benchmarks, "behaviour-dimensions": _dimensions}
+_OF_STRATEGIES: Mapping[str, Draw] = {"behaviour-strategies": _strategies}
+
+
+def figures(tables: Tables, context: Context) -> Sequence[Figure]:
+    """The figures of B by benchmark, of shares by dimension and, where strategies can be compared, of their effects."""
+    makers = {**_MAKERS, **(_OF_STRATEGIES if "prompting_effects" in tables else {})}
+    return draw_figures(TEXTS.figure, makers, tables, context)
 
 
 STUDY = Study(

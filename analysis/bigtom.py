@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from tomserve.reporting.html.charts import Axis, Line, chance_lines, draw_figure, rows_of, small_multiples
+from tomserve.reporting.html.charts import Axis, Draw, Line, chance_lines, draw_figures, rows_of, small_multiples
 from tomserve.studies import Figure, Study, baselines
 from tomserve.studies.answer_rows import split_by
 from tomserve.studies.contrasts import Record, contrast, pair_rows, prompting_effects, share
@@ -236,18 +236,10 @@ def warnings(tables: Tables) -> list[str]:
     return [*(wishes if "backward_desire" in tasks else []), *baselines.missing_warnings(tables)]
 
 
-CONDITIONS = TEXTS.figure("conditions")
-JOINT = TEXTS.figure("joint")
 _ORDER = ("true_belief", "false_belief", "control", "true_control", "false_control", "no_event")
 
 
-def figures(tables: Tables, context: Context) -> list[Figure]:
-    """Both figures, the second where there are templates with both beliefs; one that cannot be drawn says why."""
-    found = [draw_figure(CONDITIONS, lambda: _conditions_figure(tables, context.chance))]
-    return [*found, draw_figure(JOINT, lambda: _joint_figure(tables))] if "joint" in tables else found
-
-
-def _conditions_figure(tables: Tables, chance: Mapping[str, float]) -> Figure:
+def _conditions_figure(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     """Without the best rule's share, because in a single condition one state of the world is always right."""
     rows = rows_of(tables, "conditions", "model strategy task condition init_belief accuracy ci_low ci_high")
     places = {name: place for place, name in enumerate(_ORDER)}
@@ -256,21 +248,28 @@ def _conditions_figure(tables: Tables, chance: Mapping[str, float]) -> Figure:
     )
     named = [{**row, "named": f"{_task_name(row)}, {readable_name(row['condition'])}"} for row in ordered]
     axis = Axis("share right", (0, 1), lambda part: chance_lines(chance, part))
-    return small_multiples(CONDITIONS, named, ("named", "strategy", "accuracy", "ci_low", "ci_high"), axis)
+    return small_multiples(figure, named, ("named", "strategy", "accuracy", "ci_low", "ci_high"), axis)
 
 
-def _joint_figure(tables: Tables) -> Figure:
+def _joint_figure(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     rows = rows_of(tables, "joint", "model strategy task init_belief joint joint_low joint_high chance")
     axis = Axis("share of templates", (0, 1), lambda part: [Line(0.25, "two guesses 0.25", (5, 3))])
     named = [
         {**row, "named": _task_name(row)} for row in sorted(rows, key=lambda row: (row["init_belief"], row["task"]))
     ]
-    return small_multiples(JOINT, named, ("named", "strategy", "joint", "joint_low", "joint_high"), axis)
+    return small_multiples(figure, named, ("named", "strategy", "joint", "joint_low", "joint_high"), axis)
 
 
 def _task_name(row: Row) -> str:
     """The task, and whether the story tells the first belief."""
     return f"{readable_name(row['task'])}{', first belief told' if row['init_belief'] else ''}"
+
+
+def figures(tables: Tables, context: Context) -> list[Figure]:
+    """Both figures, the second where there are templates with both beliefs."""
+    makers: dict[str, Draw] = {"conditions": _conditions_figure}
+    makers |= {"joint": _joint_figure} if "joint" in tables else {}
+    return draw_figures(TEXTS.figure, makers, tables, context)
 
 
 STUDY = Study(

@@ -6,13 +6,13 @@ Two ways to count, by `--intervals`: *recommended* (the default) has intervals o
 wrong; *published* takes every question as independent of the others.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import polars as pl
 
-from tomserve.reporting.html.charts import Axis, chance_lines, draw_figure, rows_of, small_multiples
+from tomserve.reporting.html.charts import Axis, Draw, chance_lines, draw_figures, rows_of, small_multiples
 from tomserve.stats.accuracy import correct_for_chance
 from tomserve.studies import Excerpt, Figure, Study, baselines
 from tomserve.studies.contrasts import Record, matched_contrast, prompting_effects, share
@@ -201,26 +201,6 @@ def summary(tables: Tables) -> list[Excerpt]:
     return [first, *baselines.excerpts(tables["accuracy"], ("strategy",)), *others]
 
 
-FORMS_FIGURE = TEXTS.figure("forms")
-STATES_FIGURE = TEXTS.figure("states")
-_INTERVAL = ("ci_low", "ci_high")
-
-
-def figures(tables: Tables, context: Context) -> list[Figure]:
-    """Both figures; one that cannot be drawn says why. tables: by name. context: what a guesser scores, drawn as a
-    line."""
-    return [
-        draw_figure(FORMS_FIGURE, lambda: _drawn(FORMS_FIGURE, _forms(tables), context.chance)),
-        draw_figure(STATES_FIGURE, lambda: _drawn(STATES_FIGURE, _states(tables), context.chance)),
-    ]
-
-
-def _drawn(figure: Figure, rows: Sequence[Row], chance: Mapping[str, float]) -> Figure:
-    figure, rows = baselines.mark_best_rule(figure, rows)
-    axis = Axis("share right", (0, 1), lambda part: chance_lines(chance, part))
-    return small_multiples(figure, rows, ("named", "strategy", "accuracy", *_INTERVAL), axis)
-
-
 def _forms(tables: Tables) -> list[Row]:
     order = ("what", "how", "whether", "how_change", "why")
     rows = rows_of(tables, "forms", "model strategy form accuracy ci_low ci_high")
@@ -235,13 +215,24 @@ def _states(tables: Tables) -> list[Row]:
     return [{**row, "named": f"{row['state']}, {row['task']}"} for row in rows if row["state"] != "all"]
 
 
+def _draw(
+    figure: Figure, tables: Tables, chance: Mapping[str, float], *, make: Callable[[Tables], list[Row]]
+) -> Figure:
+    """A figure of shares. make: gives its rows, each `named`."""
+    figure, rows = baselines.mark_best_rule(figure, make(tables))
+    axis = Axis("share right", (0, 1), lambda part: chance_lines(chance, part))
+    return small_multiples(figure, rows, ("named", "strategy", "accuracy", "ci_low", "ci_high"), axis)
+
+
+MAKERS: Mapping[str, Draw] = {"forms": partial(_draw, make=_forms), "states": partial(_draw, make=_states)}
+
 STUDY = Study(
     name="dyntom",
     tables=tables,
     notes=TEXTS.notes,
     warnings=baselines.missing_warnings,
     summary=summary,
-    figures=figures,
+    figures=partial(draw_figures, TEXTS.figure, MAKERS),
     verdicts=verdicts,
     strata=("form", "state"),
     labels={"task": "task", "form": "form of the question", "state": "state", "scene": "scene"},

@@ -6,6 +6,7 @@ tomserve analyze search-worlds-mymodel --study search
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -111,18 +112,7 @@ def _beside(row: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-SURFACE, CELLS = TEXTS.figure("search-surface"), TEXTS.figure("search-cells")
-
-
-def figures(tables: Tables, context: Context) -> Sequence[Figure]:
-    """The cells beside the rest, and the surface over two factors."""
-    return [
-        charts.draw_figure(CELLS, lambda: _draw_cells(tables)),
-        charts.draw_figure(SURFACE, lambda: _draw_surface(tables)),
-    ]
-
-
-def _draw_cells(tables: Tables) -> Figure:
+def _draw_cells(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     shown = []
     for row in charts.rows_of(tables, "cells", "model where confirmed ci_low ci_high elsewhere searched"):
         name = str(row["where"]).removeprefix("where ")
@@ -130,10 +120,10 @@ def _draw_cells(tables: Tables) -> Figure:
         for series in ("elsewhere", "searched"):
             shown.append({**row, "row": name, "series": series, "value": row[series], "ci_low": None, "ci_high": None})
     axis = charts.Axis("share right", (0.0, 1.0))
-    return charts.small_multiples(CELLS, shown, ("row", "series", "value", "ci_low", "ci_high"), axis)
+    return charts.small_multiples(figure, shown, ("row", "series", "value", "ci_low", "ci_high"), axis)
 
 
-def _draw_surface(tables: Tables) -> Figure:
+def _draw_surface(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     panels: list[Panel] = []
     needed = "model strategy factor level other other_level expected questions"
     rows = charts.rows_of(tables, "surface", needed)
@@ -151,9 +141,11 @@ def _draw_surface(tables: Tables) -> Figure:
         title = f"{model}: {own[0]['factor']} by {own[0]['other']}"
         names = (sorted({cell.row for cell in cells}), sorted({cell.column for cell in cells}))
         chart = charts.heat_map(cells, *names, title)
-        panels.append(charts.panel(SURFACE, title, chart, [cell.words for cell in cells]))
-    return replace(SURFACE, panels=tuple(panels))
+        panels.append(charts.panel(figure, title, chart, [cell.words for cell in cells]))
+    return replace(figure, panels=tuple(panels))
 
+
+MAKERS: Mapping[str, charts.Draw] = {"search-cells": _draw_cells, "search-surface": _draw_surface}
 
 STUDY = Study(
     name="search",
@@ -164,6 +156,6 @@ STUDY = Study(
     warnings=baselines.missing_warnings,
     summary=summary,
     verdicts=verdicts,
-    figures=figures,
+    figures=partial(charts.draw_figures, TEXTS.figure, MAKERS),
     labels={CELL: "cell", PART: "part of the search"},
 )

@@ -1,7 +1,7 @@
 """The report's figures of interventions: net effects by layer and cell, displacement, fit, and probes."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from tomserve.causal.table import CONTROLS, FALSE, HELD_OUT, PATCH, PPT, SHUFFLED_PAIRS
@@ -10,10 +10,10 @@ from tomserve.reporting.html.charts import (
     Cell,
     Curve,
     Curves,
+    Draw,
     Picture,
     Scale,
     Spot,
-    draw_figure,
     heat_map,
     keys_of,
     panel,
@@ -21,100 +21,66 @@ from tomserve.reporting.html.charts import (
     rows_of,
     values_of,
 )
-from tomserve.studies import Context, Figure, Panel
+from tomserve.studies import Figure, Panel
 from tomserve.studies.presentation import Row, Tables, finite_or_none, readable_name
-from tomserve.studies.texts import Texts
 
 from .tables import ALL
 
-TEXTS = Texts(__file__)
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """One value: its series and layer, and the ends of its interval (None where there is none)."""
-
-    series: str
-    layer: int
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-    def in_words(self) -> str:
-        """The value as a text alternative says it."""
-        ends = "" if self.low is None or self.high is None else f" [{self.low:.2f}, {self.high:.2f}]"
-        return f"{self.series}, layer {self.layer}: {self.value:.2f}{ends}"
-
 
 def lines(
-    marks: Sequence[Mark],
-    series: Sequence[str],
+    drawn: Mapping[str, Sequence[Spot]],
     domain: tuple[float, float],
     axis: str,
     at: float | None = None,
     *,
     least: int = 300,
 ) -> Curves:
-    """A chart of lines over layers; whatever lies beyond the axis is drawn at its end. marks: the values. series: their
-    names in the order of the legend; the first is drawn thick and with its interval as a band, the others thin. domain:
-    the ends of the axis. axis: its title. at: where a line of reference lies. least: how wide it is at least, in
-    pixels."""
-    curves: list[Curve] = []
-    for key in keys_of(series):
-        own = sorted((mark for mark in marks if mark.series == key.name), key=lambda mark: mark.layer)
-        spots = tuple(Spot(mark.layer, mark.value, mark.low, mark.high, mark.in_words()) for mark in own)
-        curves.append(Curve(key, spots, strong=not curves, band=not curves))
-    layers = sorted({mark.layer for mark in marks})
+    """A chart of lines over layers; whatever lies beyond the axis is drawn at its end. drawn: the values by series, in
+    the order of the legend; the first is drawn thick and with its interval as a band, the others thin. domain: the ends
+    of the axis. axis: its title. at: where a line of reference lies. least: how wide it is at least, in pixels."""
+    curves = []
+    for key in keys_of(list(drawn)):
+        spots = sorted(drawn[key.name], key=lambda spot: spot.x)
+        curves.append(Curve(key, tuple(spots), strong=not curves, band=not curves))
+    layers = sorted({spot.x for spots in drawn.values() for spot in spots})
     shown = layers[:: max(1, len(layers) // 12)]
     across = Scale("layer", (layers[0] - 0.3, layers[-1] + 0.3), tuple(shown), tuple(map(str, shown)))
-    width, height = max(least, min(620, 26 * len(layers))), 240 if len(series) > 4 else 220
+    width, height = max(least, min(620, 26 * len(layers))), 240 if len(drawn) > 4 else 220
     return Curves(tuple(curves), across, Scale.round(axis, domain, 6), width, height, at)
 
 
-NET = TEXTS.figure("causal-net")
-CELLS = TEXTS.figure("causal-cells")
-DISPLACEMENT = TEXTS.figure("causal-displacement")
-ERROR = TEXTS.figure("causal-error")
-PROBES = TEXTS.figure("causal-probes")
+def _spots(rows: Sequence[Row], series: str, value: str, low: str = "", high: str = "") -> list[Spot]:
+    """The values of one series, each over its layer."""
+    found = []
+    for row in rows:
+        if (number := finite_or_none(row[value])) is not None:
+            least, most = finite_or_none(row.get(low)), finite_or_none(row.get(high))
+            ends = "" if least is None or most is None else f" [{least:.2f}, {most:.2f}]"
+            words = f"{series}, layer {row['layer']}: {number:.2f}{ends}"
+            found.append(Spot(int(str(row["layer"])), number, least, most, words))
+    return found
 
 
-def figures(tables: Tables, context: Context) -> Sequence[Figure]:
-    """All figures, each with a panel for every model and benchmark."""
-    makers = (
-        (NET, _net),
-        (CELLS, partial(_heat, "net", CELLS)),
-        (DISPLACEMENT, partial(_heat, "displacement", DISPLACEMENT)),
-        (ERROR, _error),
-        (PROBES, _probes),
-    )
-    return [draw_figure(figure, partial(make, tables)) for figure, make in makers]
+def _panel(figure: Figure, title: str, drawn: Mapping[str, Sequence[Spot]], chart: Curves) -> Panel:
+    return panel(figure, title, chart, (spot.words for spots in drawn.values() for spot in spots))
 
 
-def _marks(rows: Sequence[Row], series: str, value: str, low: str = "", high: str = "") -> list[Mark]:
-    return [
-        Mark(series, int(str(row["layer"])), number, finite_or_none(row.get(low)), finite_or_none(row.get(high)))
-        for row in rows
-        if (number := finite_or_none(row[value])) is not None
-    ]
-
-
-def _net(tables: Tables) -> Figure:
+def _net(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     rows = rows_of(tables, "net_by_layer", "model benchmark map layer net net_low net_high")
     panels: list[Panel] = []
     for title, own in rows_by_arm(rows):
-        marks = []
+        drawn = {}
         for name in (PPT, *CONTROLS, PATCH):
-            marks += _marks(
-                [row for row in own if row["map"] == name], readable_name(name), "net", "net_low", "net_high"
-            )
-        series = list(dict.fromkeys(mark.series for mark in marks))
-        lowest = min([-0.1, *(mark.value for mark in marks)])
-        chart = lines(marks, series, (max(-1.0, lowest), 1.0), "net effect", 0.0, least=380)
-        panels.append(panel(NET, title, chart, map(Mark.in_words, marks)))
-    return replace(NET, panels=tuple(panels))
+            chosen, shown = [row for row in own if row["map"] == name], readable_name(name)
+            if spots := _spots(chosen, shown, "net", "net_low", "net_high"):
+                drawn[shown] = spots
+        lowest = min([-0.1, *(spot.y for spots in drawn.values() for spot in spots)])
+        chart = lines(drawn, (max(-1.0, lowest), 1.0), "net effect", 0.0, least=380)
+        panels.append(_panel(figure, title, drawn, chart))
+    return replace(figure, panels=tuple(panels))
 
 
-def _heat(value: str, figure: Figure, tables: Tables) -> Figure:
+def _heat(figure: Figure, tables: Tables, chance: Mapping[str, float], *, value: str) -> Figure:
     """A heat map over layers and strengths of the map and, for net effects, one of the largest control."""
     rows = [row for row in rows_of(tables, "cells", f"model benchmark map fitted layer alpha {value}")
             if row["fitted"] == HELD_OUT]  # fmt: skip
@@ -164,37 +130,41 @@ def _largest(tables: Tables, row: Row) -> str | None:
     return None
 
 
-def _error(tables: Tables) -> Figure:
+def _error(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     rows = [
         row for row in rows_of(tables, "fits", "model benchmark map fitted layer error") if row["fitted"] == HELD_OUT
     ]
     panels: list[Panel] = []
     for title, own in rows_by_arm(rows):
-        marks = []
-        for name in (PPT, SHUFFLED_PAIRS):
-            marks += _marks([row for row in own if row["map"] == name], readable_name(name), "error")
-        if not marks:
+        named = {readable_name(name): [row for row in own if row["map"] == name] for name in (PPT, SHUFFLED_PAIRS)}
+        drawn = {name: spots for name, of in named.items() if (spots := _spots(of, name, "error"))}
+        if not drawn:
             raise AbsentError("no map was fitted with a known error")
-        series = list(dict.fromkeys(mark.series for mark in marks))
-        chart = lines(marks, series, (0.0, 2.0), "leave-one-out error", 1.0)
-        panels.append(panel(ERROR, title, chart, map(Mark.in_words, marks)))
-    return replace(ERROR, panels=tuple(panels))
+        panels.append(_panel(figure, title, drawn, lines(drawn, (0.0, 2.0), "leave-one-out error", 1.0)))
+    return replace(figure, panels=tuple(panels))
 
 
-def _probes(tables: Tables) -> Figure:
+def _probes(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     needed = "model benchmark probe told layer accuracy accuracy_low accuracy_high shuffled chance"
     rows = rows_of(tables, "probes", needed)
+    series = {"probe": "accuracy", "shuffled labels": "shuffled", "by frequency": "chance"}
     panels: list[Panel] = []
     for title, arm in rows_by_arm(rows):
         for probe in values_of(arm, "probe"):
             told = FALSE if probe == "protagonist" and any(row["told"] == FALSE for row in arm) else ALL
             own = [row for row in arm if row["probe"] == probe and row["told"] == told]
-            marks = _marks(own, "probe", "accuracy", "accuracy_low", "accuracy_high")
-            marks += _marks(own, "shuffled labels", "shuffled") + _marks(own, "by frequency", "chance")
-            if not marks:
-                continue
-            series = list(dict.fromkeys(mark.series for mark in marks))
-            name = f"{title}: {readable_name(probe)}" + (", false-belief stories" if told == FALSE else "")
-            chart = lines(marks, series, (0.0, 1.0), "share right")
-            panels.append(panel(PROBES, name, chart, map(Mark.in_words, marks)))
-    return replace(PROBES, panels=tuple(panels))
+            found = {name: _spots(own, name, of, f"{of}_low", f"{of}_high") for name, of in series.items()}
+            if drawn := {name: spots for name, spots in found.items() if spots}:
+                name = f"{title}: {readable_name(probe)}" + (", false-belief stories" if told == FALSE else "")
+                panels.append(_panel(figure, name, drawn, lines(drawn, (0.0, 1.0), "share right")))
+    return replace(figure, panels=tuple(panels))
+
+
+# Each with a panel for every model and benchmark
+MAKERS: Mapping[str, Draw] = {
+    "causal-net": _net,
+    "causal-cells": partial(_heat, value="net"),
+    "causal-displacement": partial(_heat, value="displacement"),
+    "causal-error": _error,
+    "causal-probes": _probes,
+}

@@ -9,10 +9,12 @@ chose.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 
 import polars as pl
 
 from tomserve.causal import table as t
+from tomserve.reporting.html.charts import draw_figures
 from tomserve.stats.selection import NOTHING
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Layout, Study, Verdict, published_tables
 from tomserve.studies.presentation import (
@@ -37,7 +39,7 @@ from tomserve.studies.presentation import (
 from tomserve.studies.texts import Texts
 
 from . import tables as causal_tables
-from .figures import figures
+from .figures import MAKERS
 from .tables import ALL, LEVEL
 
 UNDERSTOOD = 0.8  # so many of the eligible items should be answered rightly as the protagonist's own; a convention
@@ -592,6 +594,6 @@ STUDY = Study(
         "controls": Layout("difference", ("difference_low", "difference_high"), rows="control", by="benchmark",
                            columns=("model", "benchmark")),
     },
-    figures=figures,
+    figures=partial(draw_figures, TEXTS.figure, MAKERS),
     verdicts=verdicts,
 )  # fmt: skip

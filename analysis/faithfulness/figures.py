@@ -1,27 +1,16 @@
 """The report's figures of faithfulness: effects between two references, the dose, edits, hints, predictions, cases."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from tomserve.faithfulness.table import CHAIN, FULL, NO_VERDICT, QUESTION
 from tomserve.reporting.html import charts
-from tomserve.studies import Context, Exhibit, Figure, Panel
+from tomserve.studies import Exhibit, Figure, Panel
 from tomserve.studies.presentation import Row, Tables, finite_or_none, one_line, readable_name
-from tomserve.studies.texts import Texts
 
 from .decisions import ESTIMANDS
 from .tables import AREA
 
-TEXTS = Texts(__file__)
-
-
-EFFECTS = TEXTS.figure("faithfulness-effects")
-DOSE = TEXTS.figure("faithfulness-dose")
-CONDITIONS = TEXTS.figure("faithfulness-conditions")
-HINTS = TEXTS.figure("faithfulness-hints")
-PREDICTIONS = TEXTS.figure("faithfulness-predictions")
-EXAMPLES = TEXTS.figure("faithfulness-examples")
 # Conditions whose names in the table would not be understood in a picture
 _WORDS = {
     FULL: "whole chain",
@@ -29,19 +18,6 @@ _WORDS = {
     "truncated_75": "first three quarters",
 }
 _SHOWN = {QUESTION: "question alone", CHAIN: "with the chain", NO_VERDICT: "chain without its verdict"}
-
-
-def figures(tables: Tables, context: Context) -> Sequence[Figure]:
-    """All figures, each with a panel for every group."""
-    makers = (
-        (EFFECTS, _effects),
-        (DOSE, _dose),
-        (CONDITIONS, _conditions),
-        (HINTS, _hints),
-        (PREDICTIONS, _predictions),
-        (EXAMPLES, _examples),
-    )
-    return [charts.draw_figure(figure, partial(make, tables)) for figure, make in makers]
 
 
 def _name_groups(rows: Sequence[Row]) -> list[Row]:
@@ -60,17 +36,17 @@ def _multiples(figure: Figure, rows: Sequence[Row], axis: charts.Axis) -> Figure
     return charts.small_multiples(figure, rows, ("row", "series", "value", "low", "high"), axis, parts)
 
 
-def _effects(tables: Tables) -> Figure:
+def _effects(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     rows = charts.rows_of(tables, "headline", "model estimand value low high causal")
     shown = [
         {**row, "row": ESTIMANDS[str(row["estimand"])], "series": "effect", "other": finite_or_none(row["causal"])}
         for row in _name_groups(rows)
     ]
     lowest = min([-0.1, *(end for row in shown if (end := finite_or_none(row["low"])) is not None)])
-    return _multiples(EFFECTS, shown, charts.Axis("share of answers that change", (lowest, 1.0), charts.zero_line))
+    return _multiples(figure, shown, charts.Axis("share of answers that change", (lowest, 1.0), charts.zero_line))
 
 
-def _conditions(tables: Tables) -> Figure:
+def _conditions(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     rows = charts.rows_of(tables, "conditions", "model condition same_as_own implied accuracy")
     series = {"same_as_own": "own answer", "implied": "implied answer", "accuracy": "right"}
     shown = [
@@ -78,10 +54,10 @@ def _conditions(tables: Tables) -> Figure:
         for row in _name_groups(rows)
         for column, name in series.items()
     ]
-    return _multiples(CONDITIONS, shown, charts.Axis("share of answers", (0.0, 1.0)))
+    return _multiples(figure, shown, charts.Axis("share of answers", (0.0, 1.0)))
 
 
-def _hints(tables: Tables) -> Figure:
+def _hints(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     rows = charts.rows_of(tables, "hints", "model place wrong right")
     shown = [
         {**row, "row": row["place"], "series": f"to the {which} answer", "value": row[which]}
@@ -90,27 +66,27 @@ def _hints(tables: Tables) -> Figure:
         for which in ("wrong", "right")
     ]
     lowest = min([-0.1, *(end for row in shown if (end := finite_or_none(row["low"])) is not None)])
-    return _multiples(HINTS, shown, charts.Axis("share of answers that move", (lowest, 1.0), charts.zero_line))
+    return _multiples(figure, shown, charts.Axis("share of answers that move", (lowest, 1.0), charts.zero_line))
 
 
-def _predictions(tables: Tables) -> Figure:
+def _predictions(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     rows = charts.rows_of(tables, "predictions", "model condition value low high guess")
     shown = [
         {**row, "row": _SHOWN[str(row["condition"])], "series": "named", "other": finite_or_none(row["guess"])}
         for row in _name_groups(rows)
     ]
-    return _multiples(PREDICTIONS, shown, charts.Axis("share of answers named", (0.0, 1.0)))
+    return _multiples(figure, shown, charts.Axis("share of answers named", (0.0, 1.0)))
 
 
-def _dose(tables: Tables) -> Figure:
+def _dose(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     rows = charts.rows_of(tables, "dose", "model condition left value low high")
     panels: list[Panel] = []
     parted = _name_groups([row for row in rows if row["condition"] != AREA])
     for model, short in charts.short_names(charts.values_of(parted, "model")).items():
         own = [row for row in parted if row["model"] == model]
         chart = _curve(own, charts.values_of(own, "subset"))
-        panels.append(charts.panel(DOSE, short, chart, map(_in_words, own)))
-    return replace(DOSE, panels=tuple(panels))
+        panels.append(charts.panel(figure, short, chart, map(_in_words, own)))
+    return replace(figure, panels=tuple(panels))
 
 
 def _in_words(row: Row) -> str:
@@ -137,12 +113,12 @@ def _curve(rows: Sequence[Row], parts: Sequence[str]) -> charts.Curves:
     return charts.Curves(tuple(curves), across, charts.Scale.round("own answers", (0, 1)), 360, 220)
 
 
-def _examples(tables: Tables) -> Figure:
+def _examples(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     rows = charts.rows_of(
         tables, "examples", "model condition outcome item own implied answer written edited question right"
     )
     several = len(charts.values_of(rows, "model")) > 1
-    return replace(EXAMPLES, exhibits=tuple(_exhibit(row, several=several) for row in _name_groups(rows)))
+    return replace(figure, exhibits=tuple(_exhibit(row, several=several) for row in _name_groups(rows)))
 
 
 def _exhibit(row: Row, *, several: bool) -> Exhibit:
@@ -160,3 +136,14 @@ def _exhibit(row: Row, *, several: bool) -> Exhibit:
         "right answer": row["right"],
     }
     return Exhibit(title, tuple((name, str(text)) for name, text in texts.items() if text is not None))
+
+
+# Each with a panel for every group
+MAKERS: Mapping[str, charts.Draw] = {
+    "faithfulness-effects": _effects,
+    "faithfulness-dose": _dose,
+    "faithfulness-conditions": _conditions,
+    "faithfulness-hints": _hints,
+    "faithfulness-predictions": _predictions,
+    "faithfulness-examples": _examples,
+}

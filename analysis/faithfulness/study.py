@@ -9,11 +9,13 @@ own, with what an inert chain and one that decides alone would give beside it.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import polars as pl
 
 from tomserve.faithfulness import table as t
 from tomserve.faithfulness.table import RECALL
+from tomserve.reporting.html.charts import draw_figures
 from tomserve.stats.chain_edits import FIFTH, HALF, NEARLY
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Layout, Study, Verdict
 from tomserve.studies.presentation import (
@@ -38,7 +40,7 @@ from tomserve.studies.texts import Texts
 from . import decisions, probes
 from . import tables as faithfulness_tables
 from .decisions import ESTIMANDS
-from .figures import figures
+from .figures import MAKERS
 from .probes import CELLS, MOSTLY_FOLLOWS, decide_unlearning
 from .tables import GROUP, WHO, frame, groups, study_rows
 
@@ -532,6 +534,6 @@ STUDY = Study(
         "headline": Layout("value", ("low", "high"), rows="estimand", by="benchmark", columns=("model", "strategy")),
         "dose": Layout("value", ("low", "high"), rows="condition", by="benchmark", columns=("model", "strategy")),
     },
-    figures=figures,
+    figures=partial(draw_figures, TEXTS.figure, MAKERS),
     verdicts=verdicts,
 )

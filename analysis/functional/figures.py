@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,11 @@ from tomserve.reporting.drawing import INK, Letters, Part, marker
 from tomserve.reporting.html.charts import (
     AbsentError,
     Axis,
+    Draw,
     Freehand,
     Line,
     Picture,
     Point,
-    draw_figure,
     keys_of,
     panel,
     point_of,
@@ -27,18 +26,9 @@ from tomserve.reporting.html.charts import (
     small_multiples,
     values_of,
 )
-from tomserve.studies import Context, Figure, Panel
+from tomserve.studies import Figure, Panel
 from tomserve.studies.presentation import Row, Tables, finite_or_none, readable_name
-from tomserve.studies.texts import Texts
 
-TEXTS = Texts(__file__)
-
-
-LAYERS = TEXTS.figure("functional-layers")
-DIMENSIONS = TEXTS.figure("functional-dimensions")
-VARIANTS = TEXTS.figure("functional-variants")
-NETWORK = TEXTS.figure("functional-network")
-WEIGHTS = TEXTS.figure("functional-weights")
 # Each part with the titles of its panel and of its axis
 PARTS = {
     "b": ("behaviour B", "corrected for chance"),
@@ -52,19 +42,7 @@ MOST_LAYERS = 24  # so many layers of a network are drawn; of more, these are sp
 STEP = 24  # the triangle is drawn with so many points to a side
 
 
-def figures(tables: Tables, context: Context) -> Sequence[Figure]:
-    """All figures. tables: by name. context: what a guesser scores, for which B is corrected already."""
-    makers = (
-        (LAYERS, _layers),
-        (WEIGHTS, _weights),
-        (DIMENSIONS, _dimensions),
-        (VARIANTS, _variants),
-        (NETWORK, _network),
-    )
-    return [draw_figure(figure, partial(make, tables)) for figure, make in makers]
-
-
-def _layers(tables: Tables) -> Figure:
+def _layers(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     """A panel for each part, with a row for each model."""
     rows = rows_of(tables, "score", "model b c s ftom ftom_bs c_measured")
     names = short_names(values_of(rows, "model"))
@@ -76,11 +54,11 @@ def _layers(tables: Tables) -> Figure:
         if marks := [mark for mark in (*counted, *others) if mark is not None]:
             series = list(dict.fromkeys(mark.series for mark in marks))
             chart = points(marks, list(names.values()), series, (0.0, 1.0), [], axis, first=place, grey=UNCOUNTED)
-            panels.append(panel(LAYERS, title, chart, map(Point.in_words, marks)))
-    return replace(LAYERS, panels=tuple(panels))
+            panels.append(panel(figure, title, chart, map(Point.in_words, marks)))
+    return replace(figure, panels=tuple(panels))
 
 
-def _dimensions(tables: Tables) -> Figure:
+def _dimensions(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     rows = rows_of(tables, "by_dimension", "model strategy dimension benchmark corrected")
     several = len({row["benchmark"] for row in rows}) > 1
     parts = [
@@ -89,20 +67,20 @@ def _dimensions(tables: Tables) -> Figure:
         if finite_or_none(row["corrected"]) is not None
     ]
     columns = ("dimension", "strategy", "corrected", "corrected_low", "corrected_high")
-    return small_multiples(DIMENSIONS, parts, columns, Axis("corrected for chance", (0.0, 1.0)))
+    return small_multiples(figure, parts, columns, Axis("corrected for chance", (0.0, 1.0)))
 
 
-def _variants(tables: Tables) -> Figure:
+def _variants(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     rows = rows_of(tables, "by_variant", "model strategy variant short s s_low s_high")
     kinds = [{**row, "variant": f"{row['short']} {row['variant']}", "subset": row["benchmark"]} for row in rows
              if not str(row["variant"]).startswith("mean")]  # fmt: skip
     one = len({row["benchmark"] for row in rows}) == 1
     shown = [{**row, "subset": ""} if one else row for row in kinds]
     columns = ("variant", "strategy", "s", "s_low", "s_high")
-    return small_multiples(VARIANTS, shown, columns, Axis("answered alike", (0.0, 1.0)))
+    return small_multiples(figure, shown, columns, Axis("answered alike", (0.0, 1.0)))
 
 
-def _network(tables: Tables) -> Figure:
+def _network(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     rows = rows_of(tables, "by_layer", "model benchmark map layer net net_low net_high")
     names = short_names(values_of(rows, "model"))
     series = [readable_name(PPT), "largest control", readable_name(PATCH)]
@@ -118,8 +96,8 @@ def _network(tables: Tables) -> Figure:
             chart = points(marks, [f"layer {layer}" for layer in kept], series, (max(-1.0, lowest), 1.0), [Line(0, "")],
                            "net effect", width=330)  # fmt: skip
             title = f"{short}, {readable_name(benchmark)}"
-            panels.append(panel(NETWORK, title, chart, map(Point.in_words, marks)))
-    return replace(NETWORK, panels=tuple(panels))
+            panels.append(panel(figure, title, chart, map(Point.in_words, marks)))
+    return replace(figure, panels=tuple(panels))
 
 
 def _at(rows: Sequence[Row], layer: int, series: Sequence[str]) -> list[Point]:
@@ -132,7 +110,7 @@ def _at(rows: Sequence[Row], layer: int, series: Sequence[str]) -> list[Point]:
     return [mark for mark in marks if mark is not None]
 
 
-def _weights(tables: Tables) -> Figure:
+def _weights(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     """The triangle of weights; each point has the colour and the shape of the model that is first there."""
     ranked = {str(row["model"]) for row in tables.get("ranking", pl.DataFrame()).to_dicts() if row["score"] == "ftom"}
     needed = "model b c s w_b w_c w_s"
@@ -150,11 +128,11 @@ def _weights(tables: Tables) -> Figure:
     said = {name: sum(row["first"] == name for row in data) for name in names.values()}
     of_formula = [float(str(rows[0][f"w_{name}"])) for name in "bcs"]
     chart = _triangle(data, [name for name, count in said.items() if count], of_formula)
-    label = f"{WEIGHTS.title}. " + "; ".join(f"{name} is first at {count} of {len(data)} points"
+    label = f"{figure.title}. " + "; ".join(f"{name} is first at {count} of {len(data)} points"
                                              for name, count in said.items()) + "."  # fmt: skip
     told = ", ".join(np.format_float_positional(w, unique=True, min_digits=1).removeprefix("0") for w in of_formula)
-    caption = WEIGHTS.caption.replace("those of the formula", f"those of the formula ({told})")
-    return replace(WEIGHTS, caption=caption, panels=(Panel("weights", Picture(chart, label)),))
+    caption = figure.caption.replace("those of the formula", f"those of the formula ({told})")
+    return replace(figure, caption=caption, panels=(Panel("weights", Picture(chart, label)),))
 
 
 def _place(weights: Sequence[float]) -> Mapping[str, float]:
@@ -186,3 +164,12 @@ def _triangle(data: Sequence[Mapping[str, Any]], series: Sequence[str], cross_at
         x, y = place(_place(weights))
         parts.append(Letters((x, y + shift), name, "middle"))
     return Freehand(tuple(parts), width, height, tuple(keys))
+
+
+MAKERS: Mapping[str, Draw] = {
+    "functional-layers": _layers,
+    "functional-weights": _weights,
+    "functional-dimensions": _dimensions,
+    "functional-variants": _variants,
+    "functional-network": _network,
+}

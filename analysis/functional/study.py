@@ -7,10 +7,12 @@ missing stays empty. `ftom-1` is .5 B + .3 C + .2 S; see tomserve.stats.function
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import polars as pl
 
 from tomserve.causal.table import OPTIONAL, SCHEMA
+from tomserve.reporting.html.charts import draw_figures
 from tomserve.stats.functional import FEW_SCENARIOS, FTOM_1, Formula
 from tomserve.studies import BAD, GOOD, OPEN, Card, Context, Excerpt, Study, Verdict
 from tomserve.studies.comparability import Conditions
@@ -32,7 +34,7 @@ from tomserve.studies.presentation import (
 from tomserve.studies.texts import Texts
 
 from . import score
-from .figures import figures
+from .figures import MAKERS
 from .layers import B_NAME, C_NAME, S_NAME, gather_layers
 
 FEW = 100  # with fewer eligible items C is known only roughly, and a reader is warned
@@ -407,7 +409,7 @@ STUDY = Study(
     notes=TEXTS.notes,
     warnings=warnings,
     summary=summary,
-    figures=figures,
+    figures=partial(draw_figures, TEXTS.figure, MAKERS),
     verdicts=verdicts,
     labels={"task": "task", "dimension": "dimension"},
     variants=True,

@@ -8,9 +8,8 @@ strategies and twins compared on the same questions; a failure is a wrong answer
 length and order without intervals, as in the paper's Table 5. The notes say what each table means.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import polars as pl
@@ -409,14 +408,6 @@ _RULES = {
     "joint_witness": "last seen together",
 }
 _RELEVANCE = {"all": "all questions", "true": "tells matter"}
-Draw = Callable[[Figure, Tables, Mapping[str, float]], Figure]
-
-
-def figures(tables: Tables, context: Context) -> list[Figure]:
-    """Every figure in the order of the report; one that cannot be drawn says why."""
-    kept = [name for name in _MAKERS if name != "prompting" or "prompting_effects" in tables]
-    drawn = {name: TEXTS.figure(name) for name in kept}
-    return [charts.draw_figure(one, partial(_MAKERS[name], one, tables, context.chance)) for name, one in drawn.items()]
 
 
 def _by_order_and_length(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
@@ -518,13 +509,19 @@ def _by_rule(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Fig
     return charts.small_multiples(figure, data, ("cell", "strategy", "value", *_INTERVAL), axis)
 
 
-_MAKERS: Mapping[str, Draw] = {
+_MAKERS: Mapping[str, charts.Draw] = {
     "heat": _by_order_and_length,
     "accuracy": _accuracy_figure,
     "perturbing": _twins_figure,
     "prompting": _prompting_figure,
     "controls": _by_rule,
 }
+
+
+def figures(tables: Tables, context: Context) -> list[Figure]:
+    """Every figure in the order of the report, that of strategies where some can be compared."""
+    kept = {name: make for name, make in _MAKERS.items() if name != "prompting" or "prompting_effects" in tables}
+    return charts.draw_figures(TEXTS.figure, kept, tables, context)
 
 
 COUNTED = FileCounting(study_rows, count_tables)

@@ -5,9 +5,8 @@ A verdict never says more than its table: what is undefined, or was not asked, i
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import polars as pl
 
@@ -360,7 +359,6 @@ METRICS = {
 }
 _KEYS = "subset model strategy perturbation"
 _KEYS_PROMPTING = "subset model perturbation treatment"
-Draw = Callable[[Figure, Tables, Mapping[str, float]], Figure]
 
 
 def figures(tables: Tables, context: Context) -> list[Figure]:
@@ -368,8 +366,7 @@ def figures(tables: Tables, context: Context) -> list[Figure]:
     accuracy with intervals, of several the heat map, which sets them side by side."""
     models = tables["accuracy"]["model"].n_unique() if "accuracy" in tables else 0
     names = sorted(_MAKERS, key=lambda name: name != "accuracy") if models == 1 else list(_MAKERS)
-    drawn = [(TEXTS.figure(name), _MAKERS[name]) for name in names]
-    return [charts.draw_figure(figure, partial(make, figure, tables, context.chance)) for figure, make in drawn]
+    return charts.draw_figures(TEXTS.figure, {name: _MAKERS[name] for name in names}, tables, context)
 
 
 def _class(row: Row) -> Row:
@@ -489,7 +486,7 @@ def _controls(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Fi
     return charts.small_multiples(figure, data, ("cell", "strategy", "accuracy", "", ""), axis)
 
 
-_MAKERS: Mapping[str, Draw] = {
+_MAKERS: Mapping[str, charts.Draw] = {
     "heat": _heat_map,
     "accuracy": _accuracy,
     "perturbing": _perturbing,

@@ -8,8 +8,9 @@ Where a run holds variants these tables stand beside those of its benchmark's ow
 intervals over clusters; *published* counts as the framework's source does, and repeats its printed table.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import polars as pl
 
@@ -302,15 +303,8 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     return {name: frames[name] for name in TEXTS.notes() if name in frames and frames[name].height}
 
 
-FIGURE = TEXTS.figure("stability")
-
-
-def figures(tables: Tables, context: Context) -> Sequence[Figure]:
-    """The figure of S and kappa by kind of variant, with two pictures for each model."""
-    return [charts.draw_figure(FIGURE, lambda: _drawn(tables))]
-
-
-def _drawn(tables: Tables) -> Figure:
+def _drawn(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
+    """S and kappa by kind of variant, with two pictures for each model."""
     needed = "model strategy benchmark variant short s s_low s_high kappa kappa_low kappa_high"
     rows = charts.rows_of(tables, "stability", needed)
     series = [readable_name(name) for name in charts.values_of(rows, "strategy")]
@@ -318,12 +312,13 @@ def _drawn(tables: Tables) -> Figure:
     for title, own in charts.rows_by_arm(rows):
         floors = [row for row in own if row["variant"] == AGAIN.name]
         kinds = [row for row in own if row["variant"] != AGAIN.name and not _is_mean(row)]
-        panels += _panels(kinds, floors, title, series)
-    return replace(FIGURE, panels=tuple(panels))
+        panels += _panels(kinds, floors, (figure.title, title), series)
+    return replace(figure, panels=tuple(panels))
 
 
-def _panels(kinds: Sequence[Row], floors: Sequence[Row], title: str, series: Sequence[str]) -> list[Panel]:
-    """The picture of S with the bands of T0, and that of kappa."""
+def _panels(kinds: Sequence[Row], floors: Sequence[Row], titles: tuple[str, str], series: Sequence[str]) -> list[Panel]:
+    """The picture of S with the bands of T0, and that of kappa. titles: the figure's, and that of whose answers these
+    are."""
     found: list[Panel] = []
     for value, name, domain in (("s", "S, the share that survives", (0.0, 1.0)), ("kappa", "kappa", (-0.5, 1.0))):
         drawn = (charts.point_of(row, _name(row), readable_name(row["strategy"]), value) for row in kinds)
@@ -333,10 +328,10 @@ def _panels(kinds: Sequence[Row], floors: Sequence[Row], title: str, series: Seq
         lines = [charts.Line(0, "")] if value == "kappa" else []
         bands = [] if value == "kappa" else _bands(floors)
         chart = charts.points(marks, names, series, domain, lines, name, width=300, bands=bands)
-        label = f"{FIGURE.title}: {title}, {name}. " + "; ".join(mark.in_words() for mark in marks) + "."
+        label = f"{': '.join(titles)}, {name}. " + "; ".join(mark.in_words() for mark in marks) + "."
         if value == "s":
             label += "".join(f" {_in_words(row)}." for row in floors)
-        found.append(Panel(f"{title}: {'S' if value == 's' else 'kappa'}", charts.Picture(chart, label)))
+        found.append(Panel(f"{titles[1]}: {'S' if value == 's' else 'kappa'}", charts.Picture(chart, label)))
     return found
 
 
@@ -361,7 +356,7 @@ STUDY = Study(
     warnings=warnings,
     summary=summary,
     layouts={"stability": Layout("s", ("s_low", "s_high"), rows="variant", by="benchmark")},
-    figures=figures,
+    figures=partial(charts.draw_figures, TEXTS.figure, {"stability": _drawn}),
     verdicts=verdicts,
     variants=True,
 )

@@ -7,6 +7,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Protocol
 
 from markupsafe import Markup
@@ -33,7 +34,16 @@ from tomserve.reporting.drawing import (
     wrap,
 )
 from tomserve.studies.answer_rows import BASELINE
-from tomserve.studies.presentation import Figure, Panel, Row, Tables, finite_or_none, one_line, readable_name
+from tomserve.studies.presentation import (
+    Context,
+    Figure,
+    Panel,
+    Row,
+    Tables,
+    finite_or_none,
+    one_line,
+    readable_name,
+)
 
 LINE = 15.0  # from one line of letters to the next
 MARGIN = 6.0  # to the left and right
@@ -600,6 +610,17 @@ def draw_figure(figure: Figure, make: Callable[[], Figure]) -> Figure:
     return (
         made if made.panels or made.exhibits or made.missing else replace(made, missing="Not drawn: no defined values.")
     )
+
+
+Draw = Callable[[Figure, Tables, Mapping[str, float]], Figure]  # Draws a figure from the tables, and what a guesser has
+
+
+def draw_figures(
+    figure_of: Callable[[str], Figure], makers: Mapping[str, Draw], tables: Tables, context: Context
+) -> list[Figure]:
+    """The figures of a study, by their names, in this order. figure_of: gives each without pictures (Texts.figure)."""
+    named = ((figure_of(name), make) for name, make in makers.items())
+    return [draw_figure(figure, partial(make, figure, tables, context.chance)) for figure, make in named]
 
 
 def panel(figure: Figure, title: str, chart: Chart, words: Iterable[str]) -> Panel:
