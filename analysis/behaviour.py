@@ -382,7 +382,9 @@ def _dimensions(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> 
     data: list[Row] = []
     for row in single:
         name = f"{row['dimension']}, {row['benchmark']}" if several else row["dimension"]
-        data.append({**row, "row": name, "other": _correct_for_chance(_greater(row, "constant", "surface"), row)})
+        rule, chance = _greater(row, "constant", "surface"), finite_or_none(row.get("chance"))
+        other = None if rule is None or chance is None else finite_or_none(correct_for_chance(rule, chance))
+        data.append({**row, "row": name, "other": other})
     columns = ("row", "strategy", "corrected", "corrected_low", "corrected_high")
     return small_multiples(figure, data, columns, Axis("share right, corrected for chance", (0, 1)))
 
@@ -400,11 +402,6 @@ def _strategies(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> 
 
 def _greater(row: Row, *names: str) -> float | None:
     return max((value for name in names if (value := finite_or_none(row.get(name))) is not None), default=None)
-
-
-def _correct_for_chance(share: float | None, row: Row) -> float | None:
-    chance = finite_or_none(row.get("chance"))
-    return None if share is None or chance is None else finite_or_none(correct_for_chance(share, chance))
 
 
 _MAKERS: Mapping[str, Draw] = {"behaviour": _benchmarks, "behaviour-dimensions": _dimensions}

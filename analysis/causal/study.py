@@ -435,15 +435,6 @@ def _with(column: str, name: str = "") -> pl.Expr:
     return interval_cell(column, f"{column}_low", f"{column}_high", name or f"{column} [95%]")
 
 
-def _alpha(column: str) -> pl.Expr:
-    """A strength as it is written, since three decimals would make the small ones 0."""
-    return pl.col(column).map_elements(lambda alpha: f"{alpha:g}", pl.String).alias("alpha")
-
-
-def _yes(column: str) -> pl.Expr:
-    return pl.col(column).replace_strict({True: "yes", False: "no"}, default="?")
-
-
 def _p() -> pl.Expr:
     shown = pl.col("p").map_elements(lambda p: p_value(p).removeprefix("p ").removeprefix("= "), pl.String)
     return shown.fill_null("?").alias("p")
@@ -459,11 +450,13 @@ def _headline(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _published_excerpt(frame: pl.DataFrame) -> pl.DataFrame:
+    alpha = pl.col("published_alpha").map_elements(lambda alpha: f"{alpha:g}", pl.String)  # three decimals may be 0
     return frame.select(
         *_who(frame),
         *(cell_of("published_net", "NetEffect"), pl.col("published_layers").alias("layers")),
-        *(_alpha("published_alpha"), _name("published_control").alias("closest control")),
-        *(cell_of("published_control_net", "its"), _yes("reproduced").alias("reproduces it")),
+        *(alpha.alias("alpha"), _name("published_control").alias("closest control")),
+        cell_of("published_control_net", "its"),
+        pl.col("reproduced").replace_strict({True: "yes", False: "no"}, default="?").alias("reproduces it"),
     )
 
 

@@ -347,7 +347,8 @@ def summary(tables: Tables) -> Iterator[Excerpt]:
         beyond = interval_cell("difference", "difference_low", "difference_high", "beyond [95%]")
         nothing = pl.when(pl.col("condition") == t.QUESTION).then(pl.lit("")).otherwise(beyond).alias("beyond [95%]")
         columns = (cell_of("value", "right"), nothing)
-        kept = frame.select(*_who(frame), readable_of("condition").alias("shown"), *columns, cell_of("guess"))
+        shown = pl.col("condition").map_elements(readable_name, pl.String).alias("shown")
+        kept = frame.select(*_who(frame), shown, *columns, cell_of("guess"))
         title = "what a second model predicts from the chain"
         yield Excerpt(title, kept, ("predictions",), TEXTS["predictions_reading"])
 
@@ -356,11 +357,6 @@ def _who(frame: pl.DataFrame) -> list[pl.Expr]:
     """The columns that tell groups apart, as far as there are several, each short enough for a narrow terminal."""
     names = several(frame, *GROUP, "predictor")
     return [pl.col(name).map_elements(lambda text: one_line(text, 14), pl.String) for name in names]
-
-
-def readable_of(column: str) -> pl.Expr:
-    """The names of a column as a reader says them."""
-    return pl.col(column).map_elements(readable_name, pl.String)
 
 
 def _dose(frame: pl.DataFrame) -> pl.DataFrame:

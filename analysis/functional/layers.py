@@ -147,7 +147,8 @@ def gather_layers(scores: pl.LazyFrame, *, tables: bool = True) -> ModelLayers:
     plain = dict(_plain(answers))
     asked = breakdowns.task_rows(originals(answers).lazy()) if answers.height else None
     counted = _in_b(answers, asked) if asked is not None else answers
-    paired = variant_pairs.pair_variants(counted.lazy()) if counted.height and _has_pairs(counted) else None
+    again = "noise_compared" in counted.columns and bool((counted["noise_compared"].list.len() > 0).any())
+    paired = variant_pairs.pair_variants(counted.lazy()) if has_variants(counted) or again else None
     arms = t.read_outcomes(moved.lazy()) if moved.height else []
     known, further = _choose_measurements(arms, set(answers["benchmark"]) if "benchmark" in answers.columns else set())
     names = [*answers["model"].unique(maintain_order=True)] if answers.height else []
@@ -204,11 +205,6 @@ def _plain(answers: pl.DataFrame) -> Iterator[tuple[tuple[str, str], str]]:
     for (model, benchmark), part in frame.sort(keys).group_by(keys, maintain_order=True):
         for chosen in answer_rows.plain_strategies(part["strategy"])[:1]:
             yield (str(model), str(benchmark)), chosen
-
-
-def _has_pairs(answers: pl.DataFrame) -> bool:
-    again = "noise_compared" in answers.columns and bool((answers["noise_compared"].list.len() > 0).any())
-    return has_variants(answers) or again
 
 
 def rows_of_strategy(frame: pl.DataFrame, plain: Mapping[tuple[str, str], str], model: str) -> pl.DataFrame:

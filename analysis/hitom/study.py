@@ -391,13 +391,9 @@ def _scorer(rows: pl.DataFrame) -> Iterator[Record]:
 def chance(items: Iterable[ItemOutline]) -> Chance:
     """What a guesser scores who picks a container that the story mentions: the mean of 1 / their number. Many of the
     choices stand nowhere in the story, so that nobody who has read it would guess them."""
-    share = mean_of([1 / _guesses(item) for item in items])
+    told = ((item.factors.get("n_containers_mentioned"), item.choices) for item in items)
+    share = mean_of([1 / (known if isinstance(known, int) and known > 0 else choices) for known, choices in told])
     return Chance({} if share is None else {"all": share}, "mean over questions of 1 / number of containers mentioned")
-
-
-def _guesses(item: ItemOutline) -> int:
-    mentioned = item.factors.get("n_containers_mentioned")
-    return mentioned if isinstance(mentioned, int) and mentioned > 0 else item.choices
 
 
 _MEASURES = {"accuracy": "right at this order", "joint": "right at this and all lower asked orders"}

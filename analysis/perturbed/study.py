@@ -144,12 +144,8 @@ def _effects(part: pl.DataFrame, arm: str, sides: tuple[str, str]) -> pl.DataFra
     """sides: the headings of the two shares whose difference the effect is."""
     shares = map(cell_of, ("share_treated", "share_control"), sides)
     effect = _cell("risk_difference", "rd_low", "rd_high").alias("difference [95%]")
-    return part.select(_questions(), pl.col(arm).alias("strategy"), *shares, effect, _p(), *noise_columns(part))
-
-
-def _p() -> pl.Expr:
-    """The column p with three digits, and as <.001 where these would be zeros, which no p is."""
-    return pl.col("p").map_elements(lambda p: f"{p:.3f}" if p >= 0.0005 else "<.001", return_dtype=pl.String)
+    p = pl.col("p").map_elements(lambda p: f"{p:.3f}" if p >= 0.0005 else "<.001", pl.String)  # zeros, which no p is
+    return part.select(_questions(), pl.col(arm).alias("strategy"), *shares, effect, p, *noise_columns(part))
 
 
 def _by_class(tables: Tables) -> Iterator[Excerpt]:

@@ -264,7 +264,10 @@ def _coefficient(values: Any, right: Any, stages: Any, classes: Any, binary: boo
 
     interval = association.jackknife(value_of, (values, right), stages, without=association.correlations)
     within = association.jackknife(
-        association.within_correlation, (values, right, classes), stages, without=_within_without
+        association.within_correlation,
+        (values, right, classes),
+        stages,
+        without=lambda x, y, of, left: association.correlations(x, y, left, of - of.min()),
     )
     found: Record = {"value": interval.estimate, "ci_low": interval.low, "ci_high": interval.high, "n": len(right)}
     known = not math.isnan(interval.estimate) and not math.isnan(interval.low)
@@ -285,10 +288,6 @@ def _coefficient(values: Any, right: Any, stages: Any, classes: Any, binary: boo
         found |= {"auc": auc.estimate, "auc_low": auc.low, "auc_high": auc.high}
         found["within_auc"] = association.within_auc(values, right, classes)
     return {**found, "method": interval.method}
-
-
-def _within_without(values: Any, right: Any, classes: Any, stages: Any) -> Any:
-    return association.correlations(values, right, stages, classes - classes.min())
 
 
 def placebo(rows: pl.DataFrame) -> Iterator[Record]:

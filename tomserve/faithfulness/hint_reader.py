@@ -16,7 +16,7 @@ from tomserve import content
 from tomserve.content.validation import load_yaml
 from tomserve.faithfulness.second_models import name_shown
 from tomserve.faithfulness.source_run import Chain
-from tomserve.faithfulness.table import HINT, LABELS, NEUTRAL, NO, PLACES, READING, WRONG, YES, of_rows
+from tomserve.faithfulness.table import HINT, LABELS, NEUTRAL, NO, PLACES, READING, WRONG, YES
 from tomserve.items import Item
 from tomserve.runs.cost import Figure
 from tomserve.runs.grader import excerpt
@@ -100,9 +100,3 @@ def count_readings(chains: Sequence[Chain]) -> Figure:
     most = known + len(PLACES) * (len(prose) + min(OWN_CHAINS, len(prose)))
     why = f"{known:,} written by hand, and as many of this model as follow a hint, and without one"
     return Figure("chains read for hints", most, "requests", f"at most {most:,}", why, ("--reader", "--limit"))
-
-
-def readings_table(read: Sequence[ChainToRead], answers: Mapping[str, Mapping[str, Any]], reader: str) -> pl.DataFrame:
-    """The rows of the table for what was read. answers: the columns of an answer, by the names of the items shown.
-    reader: the name of the judge."""
-    return of_rows({**one.row, **answers[one.shown.id], "predictor": reader} for one in read)

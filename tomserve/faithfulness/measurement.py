@@ -532,7 +532,7 @@ def _ask_reader(work: AskingSession, frame: pl.DataFrame, reader: Reader) -> pl.
     shown = {one.shown.id: one.shown for one in wanted}
     rows = work.ask_second(reader, shown, READ, "chains read for hints")
     answers = {name: _second_columns(item, rows.get(name)) for name, item in shown.items()}
-    return hint_reader.readings_table(wanted, answers, reader.target.model)
+    return table.of_rows({**one.row, **answers[one.shown.id], "predictor": reader.target.model} for one in wanted)
 
 
 def _result(folder: Path, frame: pl.DataFrame, *, asked: bool) -> MeasurementResult:

@@ -7,7 +7,7 @@ original. FToM = .5 B + .3 C + .2 S where all are defined; FToM_BS = (.5 B + .2 
 follow Mohanty et al.; docs/explanation/functional.md gives the corrections."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -277,7 +277,13 @@ def score_models(
     A layer that cannot be counted is nan, with the reason in `missing_layers`; one of fewer than FEW_SCENARIOS
     scenarios has no interval and no draws. Raises ValueError for columns of unequal length."""
     every = sorted(
-        {str(name) for one in models.values() for part in _parts(one) for name in np.unique(scenario_names(part))}
+        {
+            str(name)
+            for one in models.values()
+            for part in (one.b, one.c, one.s)
+            if part is not None
+            for name in np.unique(scenario_names(part))
+        }
     )
     weights = scenario_weights(len(every), draws)
     place = {name: column for column, name in enumerate(every)}
@@ -300,10 +306,6 @@ def weighted_sum(parts: Sequence[Interval], weights: Sequence[float], correlatio
     up = w * np.array([one.high - one.estimate for one in parts])
     low, high = (value + sign * math.sqrt(max(0.0, float(gap @ r @ gap))) for sign, gap in ((-1, down), (1, up)))
     return Interval(value, max(0.0, low), min(1.0, high), "square-and-add of the layers, correlated as over scenarios")
-
-
-def _parts(one: ModelLayers) -> Iterator[Behaviour | Mechanism | Stability]:
-    yield from (part for part in (one.b, one.c, one.s) if part is not None)
 
 
 def _score_model(one: ModelLayers, formula: Formula, weights: Floats, place: Mapping[str, int]) -> ModelScore:

@@ -323,7 +323,8 @@ def moderate_tests(
     df = d
     if int(np.sum(variance[usable] > 0)) >= 2:
         prior_df, prior_variance = estimate_prior(variance[usable], d[usable])
-        variance = _shrink_variances(variance, d, prior_df, prior_variance)
+        alone = np.where(np.isnan(variance), np.nan, prior_variance)
+        variance = alone if math.isinf(prior_df) else (d * variance + prior_df * prior_variance) / (d + prior_df)
         most = float(d[usable].sum()) / (1 + (int(usable.sum()) - 1) * shared**2)
         df = np.minimum(d + prior_df, np.maximum(d, most))
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -340,19 +341,7 @@ def estimate_prior(variances: Floats, df: Floats) -> tuple[float, float]:
     spread = float(np.var(z, ddof=1)) - float(np.mean(trigamma(df / 2)))
     if spread <= 0:
         return math.inf, float(np.sum(df * variances) / np.sum(df))
-    half = _inverse_trigamma(spread)
+    # the number whose trigamma is `spread`; trigamma(x) lies between 1/x and 1/x + 1/x^2, which brackets it
+    low, high = 1 / spread, (1 + math.sqrt(1 + 4 * spread)) / (2 * spread)
+    half = find_root(lambda x: spread - float(trigamma(x)), low, high * (1 + 1e-12))
     return 2 * half, math.exp(float(np.mean(z)) + float(digamma(half)) - math.log(half))
-
-
-def _inverse_trigamma(value: float) -> float:
-    """The positive number whose trigamma function is `value`."""
-    # trigamma(x) lies between 1/x and 1/x + 1/x^2, which brackets the root on both sides
-    low, high = 1 / value, (1 + math.sqrt(1 + 4 * value)) / (2 * value)
-    return find_root(lambda x: value - float(trigamma(x)), low, high * (1 + 1e-12))
-
-
-def _shrink_variances(variance: Floats, d: Floats, prior_df: float, prior_variance: float) -> Floats:
-    """The posterior variances [classes]."""
-    if math.isinf(prior_df):
-        return np.where(np.isnan(variance), np.nan, prior_variance)
-    return np.asarray((d * variance + prior_df * prior_variance) / (d + prior_df), dtype=float)

@@ -155,10 +155,14 @@ def inverted_ratio(t: npt.ArrayLike, c: npt.ArrayLike, level: float = 0.95) -> I
 
     t, c: the units' means, in [0, 1] [units]. nan bounds with fewer than two units, without variance, or where both
     arms are all wrong. Raises ValueError for columns of unequal length."""
-    t, c = _columns(t, c)
+    t, c = np.asarray(t, dtype=float), np.asarray(c, dtype=float)
+    if t.shape != c.shape:
+        raise ValueError(f"{t.size} and {c.size} units: paired columns have equal length")
     m = t.size
     if m < 2 or (np.ptp(t - c) < 1e-12):
-        return Interval(_estimate(t, c), math.nan, math.nan, "undefined: fewer than two units, or no variance")
+        none = not m or not (t.any() or c.any())
+        estimate = math.nan if none else float(t.mean() / c.mean()) if c.any() else math.inf
+        return Interval(estimate, math.nan, math.nan, "undefined: fewer than two units, or no variance")
     covariance = np.cov(t, c) / m
     return fieller(float(t.mean()), float(c.mean()), covariance, t_quantile(0.5 + level / 2, m - 1), m - 1)
 
@@ -245,20 +249,6 @@ def _roots(curve: Quadratic) -> list[float]:
         return []
     half = -(b + math.copysign(math.sqrt(square), b)) / 2
     return [top / bottom for top, bottom in ((half, a), (k, half)) if abs(bottom) > 1e-300]
-
-
-def _estimate(t: Floats, c: Floats) -> float:
-    """The ratio of the means; infinite where only the control mean is zero, nan where both are or there is no unit."""
-    if not t.size or not (t.any() or c.any()):
-        return math.nan
-    return float(t.mean() / c.mean()) if c.any() else math.inf
-
-
-def _columns(t: npt.ArrayLike, c: npt.ArrayLike) -> tuple[Floats, Floats]:
-    t, c = np.asarray(t, dtype=float), np.asarray(c, dtype=float)
-    if t.shape != c.shape:
-        raise ValueError(f"{t.size} and {c.size} units: paired columns have equal length")
-    return t, c
 
 
 def correct_detections(found: Interval, recall: Interval, alarms: Interval) -> tuple[float, float, float]:

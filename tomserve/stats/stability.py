@@ -64,7 +64,8 @@ def stability(
     lost = Interval(1 - share.estimate, 1 - share.high, 1 - share.low, share.method)
     moved, kept = _sums(share.estimate - same, index), _sums(-influence, index)
     chance = _linear(1 - expected, kept, o.size, level)
-    ratio = mover_ratio(lost, chance, _correlation(moved, kept))
+    size = math.sqrt(float(moved @ moved) * float(kept @ kept))
+    ratio = mover_ratio(lost, chance, float(moved @ kept) / size if size > 1e-12 else 0.0)
     low = max(-1.0, 1 - ratio.high) if math.isfinite(ratio.high) else -1.0
     kappa = Interval(1 - ratio.estimate, low, min(1.0, 1 - ratio.low), f"square-and-add, {len(moved)} clusters")
     return Stability(share, expected, kappa)
@@ -131,12 +132,6 @@ def _linear(estimate: float, sums: Floats, answers: int, level: float) -> Interv
         return Interval(estimate, estimate, estimate, "no spread")
     half = t_quantile(0.5 + level / 2, m - 1) * math.sqrt(m / (m - 1) * float(sums @ sums)) / answers
     return Interval(estimate, max(0.0, estimate - half), min(1.0, estimate + half), f"t, {m - 1} df, clusters")
-
-
-def _correlation(one: Floats, other: Floats) -> float:
-    """The correlation of two estimates from their sums over clusters; 0 where one of them does not vary."""
-    size = math.sqrt(float(one @ one) * float(other @ other))
-    return float(one @ other) / size if size > 1e-12 else 0.0
 
 
 def _codes(values: npt.ArrayLike) -> Codes:

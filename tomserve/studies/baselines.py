@@ -84,7 +84,8 @@ def rule_columns_of_sums(
     if sums is not None:
         effect = contrasts.contrast(sums, stratum)
         found += [effect[name] for name in ("share_control", "risk_difference", "rd_low", "rd_high", "p")]
-    return {name: _drop_undefined(value) for name, value in zip(names, found, strict=sums is not None)}
+    known = (None if isinstance(one, float) and not math.isfinite(one) else one for one in found)
+    return dict(zip(names, known, strict=sums is not None))
 
 
 def share_by_intervals(counts: Mapping[str, Any], intervals: str) -> Record:
@@ -98,10 +99,6 @@ def share_by_intervals(counts: Mapping[str, Any], intervals: str) -> Record:
     low, high = accuracy_interval(correct, total)
     found = {"correct": correct, "total": total, "accuracy": correct / total, "ci_low": low, "ci_high": high}
     return {**found, "unread": int(counts["unread"])}
-
-
-def _drop_undefined(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 TABLE = "baselines"  # Name of the table of all rules
@@ -345,14 +342,10 @@ def excerpts(shares: pl.DataFrame, keys: Sequence[str]) -> list[Excerpt]:
     return found
 
 
-def has_rules(tables: Tables) -> bool:
-    frame = tables.get(TABLE, pl.DataFrame())
-    return "kind" in frame.columns and frame["kind"].is_in(list(KINDS)).any()
-
-
 def missing_warnings(tables: Tables) -> list[str]:
     """The warning that nothing can be compared with rules, where tables hold answers and no rules."""
-    return [] if has_rules(tables) else [MISSING]
+    frame = tables.get(TABLE, pl.DataFrame())
+    return [] if "kind" in frame.columns and frame["kind"].is_in(list(KINDS)).any() else [MISSING]
 
 
 def drop_rule_columns(frame: pl.DataFrame, kinds: RuleKinds) -> pl.DataFrame:

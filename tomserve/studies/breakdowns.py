@@ -305,9 +305,10 @@ def count_by_factors(
     ]
     count_files(rows, tallies)
     made: dict[str, pl.DataFrame] = {}
+    way = intervals if plain or intervals == baselines.EFFECTIVE else "recommended"  # a study may have others
     for one, own, tally in zip(by, owns, tallies, strict=True):
         about = table_name(one, {*taken, *made})
-        listed = {about: list(_shares(tally, _way(intervals)))}
+        listed = {about: list(_shares(tally, way))}
         if not plain:
             listed |= {f"effects_{about}": [_texts(record, own) for record in tally.effects()]}
             listed |= {f"differences_{about}": list(_differences(tally.clusters(), own))}
@@ -392,11 +393,6 @@ def value_text(value: object) -> str:
 
 def _texts(record: Record, names: Sequence[str]) -> Record:
     return {**record, **{name: value_text(record[name]) for name in names}}
-
-
-def _way(intervals: str) -> str:
-    """How shares are counted by factors where a study counts by these `intervals`: it may have ways of its own."""
-    return intervals if intervals in (PLAIN, baselines.EFFECTIVE) else "recommended"
 
 
 def _shares(tally: Tally, intervals: str) -> Iterator[Record]:

@@ -109,15 +109,11 @@ def class_verdict(record: Record, words: tuple[str, str] = (LOWER, HIGHER), unit
         if noise is not None and abs(effect) <= noise:
             return NOT_SHOWN + UNLESS_NOISE
         return words[effect > 0] + (UNLESS_FAILURES if failures_may_explain(record) else "")
-    if least <= WORTH if not math.isnan(least) else _within_worth(record):
+    low, high = finite_or_none(record["rd_low"]), finite_or_none(record["rd_high"])
+    within = low is not None and high is not None and low > -WORTH and high < WORTH
+    if within if math.isnan(least) else least <= WORTH:  # where no spread is known the interval decides
         return NOT_SHOWN
     return undecided if needed is None or needed <= units else f"{undecided} (needs {needed})"
-
-
-def _within_worth(record: Record) -> bool:
-    """Whether the interval excludes all effects of WORTH and more, which decides where no spread is known."""
-    low, high = finite_or_none(record["rd_low"]), finite_or_none(record["rd_high"])
-    return low is not None and high is not None and low > -WORTH and high < WORTH
 
 
 def failures_may_explain(record: Record) -> bool:

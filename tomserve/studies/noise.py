@@ -107,20 +107,14 @@ def _with_columns(frame: pl.DataFrame, floor: pl.DataFrame, scores: pl.DataFrame
         return frame
     strategies = set(scores["strategy"].cast(pl.String)) if "strategy" in scores.columns else set()
     named = [name for name in ("strategy", "treatment", "control") if name in frame.columns]
-    counts = changed_counts(floor)
+    rows = floor.filter(in_flight=ANY).select("model", "strategy", "compared", "answers_changed").iter_rows()
+    counts = {(model, strategy): (compared, changed) for model, strategy, compared, changed in rows}
     values = []
     for model, *names in frame.select("model", *named).iter_rows():
         arms = {name for name in names if name in strategies}  # of twins, treatment and control are kinds of stories
         values.append(noise_reach([counts.get((model, name), (0, 0)) for name in sorted(arms)]))
     columns = [pl.Series(name, [value[name] for value in values], dtype=pl.Float64) for name in COLUMNS]
     return frame.with_columns(columns)
-
-
-def changed_counts(floor: pl.DataFrame) -> dict[tuple[str, str], tuple[int, int]]:
-    """By model and strategy: the answers that were compared, and those that changed at any number of requests in
-    flight."""
-    rows = floor.filter(in_flight=ANY).select("model", "strategy", "compared", "answers_changed").iter_rows()
-    return {(model, strategy): (compared, changed) for model, strategy, compared, changed in rows}
 
 
 def noise_reach(counts: Sequence[tuple[int, int]]) -> dict[str, float | None]:

@@ -109,15 +109,10 @@ def overall_accuracy(tables: Tables) -> pl.DataFrame:
     return frame.sort(place.min().over("model"), pl.col("strategy") != BASELINE, maintain_order=True)
 
 
-def overall_verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
-    """The verdicts of a study that has none of its own: a line for each strategy, and whether reasoning helps."""
-    return model_verdicts(tables, context, lambda own: ())
-
-
 def model_verdicts(
     tables: Tables,
     context: Context,
-    cards: Callable[[dict[str, pl.DataFrame]], Iterable[Card]],
+    cards: Callable[[dict[str, pl.DataFrame]], Iterable[Card]] = lambda own: (),
     whole: str = "",
     plain: Sequence[str] = (),
 ) -> Sequence[Verdict]:
@@ -218,13 +213,9 @@ def effect_cards(
         f"Each strategy is compared with {control}, which asks for the answer alone, on the same questions. The 95% "
         f"interval of the difference, in percentage points, stands in brackets.{population}"
     )
-    return Card(_question(effects), verdict, tone, (*grounds, *more), remark, tuple(marks), signed=True)
-
-
-def _question(effects: pl.DataFrame) -> str:
-    """What a card of effects asks: of reasoning only where each strategy's name says that it reasons."""
-    reasons = [not _REASONS.isdisjoint(name.split("_")) for name in effects["treatment"].to_list()]
-    return "Does step-by-step reasoning help?" if all(reasons) else "Do other ways of asking help?"
+    reasons = all(not _REASONS.isdisjoint(name.split("_")) for name in effects["treatment"].to_list())
+    question = "Does step-by-step reasoning help?" if reasons else "Do other ways of asking help?"
+    return Card(question, verdict, tone, (*grounds, *more), remark, tuple(marks), signed=True)
 
 
 # Words of a strategy's name that say that it has the model reason before it answers.
@@ -281,8 +272,9 @@ class Study:
     # Makes the report's figures; without it the report draws accuracy by strategy and by columns of few values, and
     # paired effects.
     figures: Callable[[Tables, Context], Sequence[Figure]] | None = None
-    # Makes the verdicts that the report begins with, one for each model.
-    verdicts: Callable[[Tables, Context], Sequence[Verdict]] = overall_verdicts
+    # Makes the verdicts that the report begins with, one for each model; without it a line for each strategy, and
+    # whether reasoning helps.
+    verdicts: Callable[[Tables, Context], Sequence[Verdict]] = model_verdicts
     # What a guesser gets right of the asked items, each given once, in any order.
     chance: Callable[[Iterable[ItemOutline]], Chance] = by_choices
     versions: Versions | None = None  # so that the report can set versions of a question beside the original

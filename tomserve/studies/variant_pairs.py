@@ -146,7 +146,8 @@ def factors_of(scores: pl.LazyFrame) -> list[str]:
     if ORIGINAL in schema:
         scores = scores.filter(pl.col(ORIGINAL).is_null())
     known = [name for name, kind in schema.items() if kind in (pl.String, pl.Boolean, pl.Int64)]
-    known = [name for name in known if name not in {**COLUMNS, **OWN, "variant": 0} and not _can_be_computed(name)]
+    made = ("rule_", BEGINNING, "original_", "noise_", "chain", "samples")  # what rules, metrics and variants bring
+    known = [name for name in known if name not in {*COLUMNS, *OWN, "variant"} and not name.startswith(made)]
     named: list[str] = []
     if "benchmark" in schema:
         column = scores.select(pl.col("benchmark").drop_nulls().unique()).collect()
@@ -158,20 +159,11 @@ def factors_of(scores: pl.LazyFrame) -> list[str]:
     return few[:MOST_FACTORS]
 
 
-def _can_be_computed(name: str) -> bool:
-    """Whether a column is no factor: what a rule or a metric says, or a column that variants bring."""
-    return name.startswith(("rule_", BEGINNING, "original_", "noise_", "chain", "samples"))
-
-
-def category_codes(said: pl.Series) -> npt.NDArray[np.int64]:
-    """Whole numbers that stand for the categories, negative for what could not be read."""
-    numbers = said.rank("dense").cast(pl.Int64)
-    return np.where((said == UNREADABLE).to_numpy(), -1, numbers.to_numpy())
-
-
 def paired_codes(part: pl.DataFrame) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The categories of the originals' answers and of the variants', in the same numbers [pairs]."""
-    numbers = category_codes(pl.concat([part["control_said"], part["said"].alias("control_said")]))
+    """Whole numbers that stand for the categories of the originals' answers and of the variants', negative for what
+    could not be read [pairs]."""
+    said = pl.concat([part["control_said"], part["said"].alias("control_said")])
+    numbers = np.where((said == UNREADABLE).to_numpy(), -1, said.rank("dense").cast(pl.Int64).to_numpy())
     return numbers[: part.height], numbers[part.height :]
 
 
