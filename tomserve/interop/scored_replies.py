@@ -246,7 +246,7 @@ class RightReplies:
         if self.repeats > 1:
             sums, sizes = np.array(list(map(math.fsum, values))), np.array(list(map(len, values)))
             found = repeated_share(sums, sizes)
-            return found.low, found.high, found.method
+            return *found.bounds, found.method
         counts = {"answers": len(self.right), "right": sum(self.shares), "failed": 0, "clusters": len(values)}
         share = contrasts.share_of_counts(counts)
         return share["ci_low"], share["ci_high"], share["method"]

@@ -123,7 +123,6 @@ def jackknife(
     statistic: Callable[..., float],
     columns: tuple[npt.ArrayLike, ...],
     group: npt.ArrayLike,
-    level: float = 0.95,
     scale: tuple[float, float] = (-1.0, 1.0),
     without: Callable[..., Floats] | None = None,
 ) -> Interval:
@@ -153,7 +152,7 @@ def jackknife(
     whole, *rest = np.arctanh(values)
     m = len(names)
     error = math.sqrt((m - 1) / m * float(np.sum((rest - np.mean(rest)) ** 2)))
-    spread = t_quantile(0.5 + level / 2, m - 1) * error
+    spread = t_quantile(0.975, m - 1) * error
     low, high = (middle + half * math.tanh(whole + sign * spread) for sign in (-1, 1))
     return Interval(estimate, min(low, estimate), max(high, estimate), f"jackknife over {m} groups, t {m - 1} df")
 

@@ -70,7 +70,6 @@ def contrast(
     control: npt.ArrayLike,
     unit: npt.ArrayLike,
     causal: npt.ArrayLike | None = None,
-    level: float = 0.95,
 ) -> Contrast:
     """The difference of two outcomes of the same items for further units like these.
 
@@ -93,7 +92,7 @@ def contrast(
     answered_t, answered_c = np.nan_to_num(t), np.nan_to_num(c)
     difference = answered_t - answered_c
     means = _means(difference, units)
-    interval, p = _test_units(means, difference, units, level)
+    interval, p = _test_units(means, difference, units)
     low, high = missing_bounds(t, c, lambda one, other: _mean(one - other, units))
     return Contrast(
         value=interval.estimate,
@@ -113,7 +112,7 @@ def contrast(
     )
 
 
-def follow_effect(edited: npt.ArrayLike, control: npt.ArrayLike, unit: npt.ArrayLike, level: float = 0.95) -> Contrast:
+def follow_effect(edited: npt.ArrayLike, control: npt.ArrayLike, unit: npt.ArrayLike) -> Contrast:
     """How much more often an answer is the one that the edited chain implies than with a chain left alone: 0 for an
     inert chain, one minus how often that answer comes anyway (`causal`) for one that decides alone. Columns as for
     `contrast`.
@@ -122,19 +121,17 @@ def follow_effect(edited: npt.ArrayLike, control: npt.ArrayLike, unit: npt.Array
     1.0
     """
     anyway = np.nan_to_num(np.asarray(control, dtype=float))
-    return contrast(edited, control, unit, 1 - anyway, level)
+    return contrast(edited, control, unit, 1 - anyway)
 
 
-def loss_effect(
-    whole: npt.ArrayLike, without: npt.ArrayLike, guess: npt.ArrayLike, unit: npt.ArrayLike, level: float = 0.95
-) -> Contrast:
+def loss_effect(whole: npt.ArrayLike, without: npt.ArrayLike, guess: npt.ArrayLike, unit: npt.ArrayLike) -> Contrast:
     """How much more often an outcome comes with the whole chain than without what it says; without a chain that decides
     alone there is only guessing. guess: how often it comes so, one by the number of choices [items]."""
     came = np.nan_to_num(np.asarray(whole, dtype=float))
-    return contrast(whole, without, unit, came - np.asarray(guess, dtype=float), level)
+    return contrast(whole, without, unit, came - np.asarray(guess, dtype=float))
 
 
-def expected_ends(sizes: npt.ArrayLike, level: float = 0.95) -> tuple[float, float]:
+def expected_ends(sizes: npt.ArrayLike) -> tuple[float, float]:
     """How wide intervals will be with units of these sizes [units]: how far that of an exact 0 reaches (an exact 1 as
     far down), and how far that of one half to either side, where answers are correlated by .1 within a unit. The second
     is nan for one unit.
@@ -144,17 +141,16 @@ def expected_ends(sizes: npt.ArrayLike, level: float = 0.95) -> tuple[float, flo
     """
     items = np.asarray(sizes, dtype=int)
     none = np.zeros(int(items.sum()))
-    exact = contrast(none, none, np.repeat(np.arange(items.size), items), level=level).high
+    exact = contrast(none, none, np.repeat(np.arange(items.size), items)).high
     if items.size < 2:
         return exact, math.nan
-    return exact, t_quantile(0.5 + level / 2, items.size - 1) / 2 / math.sqrt(effective_answers(items))
+    return exact, t_quantile(0.975, items.size - 1) / 2 / math.sqrt(effective_answers(items))
 
 
 def area_above(
     agreement: npt.ArrayLike,
     left: Sequence[float],
     unit: npt.ArrayLike,
-    level: float = 0.95,
     *,
     asked: npt.ArrayLike | None = None,
 ) -> Interval:
@@ -171,19 +167,17 @@ def area_above(
     if same.ndim != 2 or same.shape[1] != len(left):
         raise ValueError(f"agreement of shape {same.shape}: expected items x {len(left)} lengths")
     if not same.size:
-        return mean_interval([], level)
+        return mean_interval([])
     above, shares = same[:, -1:] - same, np.asarray(left, dtype=float)
     there = np.ones(same.shape, dtype=bool) if asked is None else np.asarray(asked, dtype=bool)
     areas = np.array([np.trapezoid(row[known], shares[known]) for row, known in zip(above, there, strict=True)])
-    return mean_interval(_means(areas, np.asarray(unit)), level)
+    return mean_interval(_means(areas, np.asarray(unit)))
 
 
-def difference_of_effects(
-    one: npt.ArrayLike, other: npt.ArrayLike, unit: npt.ArrayLike, level: float = 0.95
-) -> Interval:
+def difference_of_effects(one: npt.ArrayLike, other: npt.ArrayLike, unit: npt.ArrayLike) -> Interval:
     """The difference of two differences of the same items, each in [-1, 1], with a t interval over units."""
     halves = (np.asarray(one, dtype=float) - np.asarray(other, dtype=float)) / 2  # so that [-2, 2] fits into [-1, 1]
-    found = mean_interval(_means(halves, np.asarray(unit)) if halves.size else [], level)
+    found = mean_interval(_means(halves, np.asarray(unit)) if halves.size else [])
     return Interval(2 * found.estimate, 2 * found.low, 2 * found.high, found.method)
 
 
@@ -195,11 +189,9 @@ def _mean(values: Floats, units: npt.NDArray[np.generic]) -> float:
     return float(_means(values, units).mean())
 
 
-def _test_units(
-    means: Floats, difference: Floats, units: npt.NDArray[np.generic], level: float
-) -> tuple[Interval, float]:
+def _test_units(means: Floats, difference: Floats, units: npt.NDArray[np.generic]) -> tuple[Interval, float]:
     """The interval of the units' mean difference, and its p."""
-    found, p = mean_interval(means, level), t_p(means)
+    found, p = mean_interval(means), t_p(means)
     spread = means.size > 1 and varies(means)
     # as a rule nothing, or in a chain that decides alone everything; the exceptions make the spread
     exceptions = difference.size - int(np.unique(difference, return_counts=True)[1].max())
@@ -209,15 +201,14 @@ def _test_units(
     n, moved = effective_answers(sizes), float(means.mean())
     changed = float(_means(np.abs(difference), units).mean())
     gained, missed = n * max(0.0, changed + moved) / 2, n * max(0.0, changed - moved) / 2
-    score = tango(gained, missed, n, level)
-    low, high = min(score.low, found.estimate), max(score.high, found.estimate)
+    score = tango(gained, missed, n)
     # the score test at no difference is McNemar's, so that p and interval agree
     score_p = math.erfc(abs(gained - missed) / math.sqrt(2 * (gained + missed))) if gained + missed else 1.0
-    reason = "fewer than 5 items are unlike the others" if spread else "one unit" if means.size < 2 else "zero variance"
-    method = f"{score.method} ({reason})"
     if not spread:
-        return Interval(found.estimate, low, high, method), score_p
-    return Interval(found.estimate, min(low, found.low), max(high, found.high), method), max(p, score_p)
+        return mean_interval(means, fallback=score), score_p
+    low, high = min(score.low, found.low), max(score.high, found.high)
+    method = f"{score.method} (fewer than 5 items are unlike the others)"
+    return Interval(found.estimate, low, high, method), max(p, score_p)
 
 
 LAST, SWAPPED, FILLER, KEPT = "follow_last", "follow_swapped", "filler", "kept"

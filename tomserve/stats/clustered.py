@@ -100,7 +100,7 @@ def pair_sums(
     return PairSums(cells // max(1, len(names)), items.astype(np.int64), treated, control, changed)
 
 
-def pairs_effect(pairs: PairSums, level: float = 0.95, *, strata: bool = False) -> Effect:
+def pairs_effect(pairs: PairSums, *, strata: bool = False) -> Effect:
     """Effect of two conditions on the same items: the mean of the units' differences.
 
     Units that are clusters speak for further clusters of these strata; strata, each a mean of its clusters' means, for
@@ -109,7 +109,7 @@ def pairs_effect(pairs: PairSums, level: float = 0.95, *, strata: bool = False) 
     within a unit); where fewer than five answers changed, the smallest that holds both. strata: whether units are
     strata, which only the method's words need."""
     t, c = pairs.by_unit(pairs.treated), pairs.by_unit(pairs.control)
-    return unit_effect(t, c, _design(pairs, t - c, strata=strata), level)
+    return unit_effect(t, c, _design(pairs, t - c, strata=strata))
 
 
 def pairs_intervals(pairs: PairSums, *, strata: bool = False) -> Callable[[float], Interval]:
@@ -177,7 +177,7 @@ def bounds(pairs: PairSums, failed_treated: npt.ArrayLike, failed_control: npt.A
     return pairs_estimate(replace(pairs, control=c)), pairs_estimate(replace(pairs, treated=t))
 
 
-def cells_effect(cells: Cells, level: float = 0.95) -> Effect:
+def cells_effect(cells: Cells) -> Effect:
     """Effect for new strata: the mean over strata with both arms of treated - control, each a mean of cluster means.
 
     For one class against the `none` tasks of the same stages; for all together see `strata.pooled_effect`. t interval
@@ -192,10 +192,10 @@ def cells_effect(cells: Cells, level: float = 0.95) -> Effect:
     def score(of: float) -> Interval:
         return independent_score(float(t.mean()), cells.answers[:, 1], float(c.mean()), cells.answers[:, 0], of)
 
-    return unit_effect(t, c, Design(sum(arms), min(arms), few, score, method), level)
+    return unit_effect(t, c, Design(sum(arms), min(arms), few, score, method))
 
 
-def unmatched_effect(means: Floats, of_arm: Codes, sizes: npt.NDArray[np.integer], level: float = 0.95) -> Effect:
+def unmatched_effect(means: Floats, of_arm: Codes, sizes: npt.NDArray[np.integer]) -> Effect:
     """Effect between two sets of different clusters, for further clusters of both kinds: Welch's t (Biometrika 34:28,
     1947) over their means, or Newcombe's interval for effective numbers of answers without variance. There is no sign
     to flip.
@@ -208,28 +208,25 @@ def unmatched_effect(means: Floats, of_arm: Codes, sizes: npt.NDArray[np.integer
     share1, share0, few = float(t.mean()), float(c.mean()), min(n1, n0) < FEW
     if min(n1, n0) < 2 or not (varies(t) or varies(c)):
 
-        def score(of: float) -> tuple[float, float]:
-            found = independent_score(share1, sizes[of_arm == 1], share0, sizes[of_arm == 0], of)
-            return found.low, found.high
+        def score(of: float) -> Interval:
+            return independent_score(share1, sizes[of_arm == 1], share0, sizes[of_arm == 0], of)
 
-        (low, high), p = score(level), inverted_p(score)
-        low, high = min(low, share1 - share0), max(high, share1 - share0)
+        found, p = score(0.95), inverted_p(lambda level: score(level).bounds)
+        low, high = min(found.low, share1 - share0), max(found.high, share1 - share0)
         method = "Newcombe, effective numbers of answers (zero variance or one cluster)"
         ratio = ratio_from_difference(share1, share0, low, high)
     else:
         v1, v0 = float(t.var(ddof=1)) / n1, float(c.var(ddof=1)) / n0  # one arm may be constant, with a variance of 0
         df = (v1 + v0) ** 2 / (v1**2 / (n1 - 1) + v0**2 / (n0 - 1))
-        low, high, p = t_interval(share1 - share0, math.sqrt(v1 + v0), df, level)
+        low, high, p = t_interval(share1 - share0, math.sqrt(v1 + v0), df)
         low, high = max(-1.0, low), min(1.0, high)
         method = f"Welch t, {df:.1f} df, unmatched clusters"
-        ratio = fieller(share1, share0, np.diag([v1, v0]), t_quantile(0.5 + level / 2, df), round(df))
+        ratio = fieller(share1, share0, np.diag([v1, v0]), t_quantile(0.975, df), round(df))
     flips = (math.nan, math.nan)
     return Effect(share1 - share0, low, high, p, *flips, share1, share0, ratio, n1 + n0, n1 + n0, method, few)
 
 
-def clustered_share(
-    right: float, sizes: npt.NDArray[np.integer], icc: float | None = None, level: float = 0.95
-) -> Interval:
+def clustered_share(right: float, sizes: npt.NDArray[np.integer], icc: float | None = None) -> Interval:
     """Share of right answers with Wilson's interval for further independent clusters. n is the number of clusters,
     which is conservative, or with `icc` (best pooled over classes) `clusters.effective_n`.
 
@@ -237,15 +234,15 @@ def clustered_share(
     clusters. nan without answers. Raises ValueError for another icc."""
     total = int(sizes.sum())
     if icc is None or not total:
-        return counted_share(right, total, sizes.size, level)
+        return counted_share(right, total, sizes.size)
     n = effective_n(sizes, icc)
-    found = wilson(right / total * n, n, level)
+    found = wilson(right / total * n, n)
     return Interval(found.estimate, found.low, found.high, f"Wilson, effective n = {n:.1f} of {total}")
 
 
-def counted_share(right: float, total: int, clusters: int, level: float = 0.95) -> Interval:
+def counted_share(right: float, total: int, clusters: int) -> Interval:
     """The share of `clustered_share` without an icc, from the numbers of right answers, of answers and of clusters."""
-    return wilson(right / total * clusters, clusters, level) if total else wilson(0, 0, level)
+    return wilson(right / total * clusters, clusters) if total else wilson(0, 0)
 
 
 def clustered_mean(values: npt.ArrayLike, cluster: npt.ArrayLike, level: float = 0.95) -> Interval:
@@ -273,9 +270,7 @@ def sums_mean(sums: Floats, sizes: npt.NDArray[np.integer], level: float = 0.95)
     return Interval(mean, mean - half, mean + half, f"t, {m - 1} df, clusters")
 
 
-def new_units_share(
-    outcome: npt.ArrayLike, cluster: npt.ArrayLike, stratum: npt.ArrayLike | None = None, level: float = 0.95
-) -> Interval:
+def new_units_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, stratum: npt.ArrayLike | None = None) -> Interval:
     """Share of right answers to expect in new strata (without `stratum`, new clusters): `units_share` of the units'
     means. Raises ValueError for columns of unequal length."""
     y, clusters = np.asarray(outcome, dtype=float), np.asarray(cluster)
@@ -283,7 +278,7 @@ def new_units_share(
     check_same_length(y, clusters, strata)
     known = ~np.isnan(y)
     means, _, _ = unit_means(y[known], clusters[known], strata[known])
-    return units_share(means, level)
+    return units_share(means)
 
 
 def units_share(means: npt.ArrayLike, level: float = 0.95) -> Interval:
@@ -317,7 +312,7 @@ class ClusterSums:
     squares: float
 
 
-def designed_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, level: float = 0.95) -> Interval:
+def designed_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike) -> Interval:
     """The share of a 0/1 outcome over answers in clusters, each answer counted once.
 
     Wilson's interval for the number of independent answers with the same cluster-robust error, times the squared ratio
@@ -329,18 +324,18 @@ def designed_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, level: float 
     known = ~np.isnan(y)
     y = y[known]
     if not y.size:
-        return wilson(0, 0, level)
+        return wilson(0, 0)
     _, index, sizes = np.unique(clusters[known], return_inverse=True, return_counts=True)
     n, right = sizes.astype(float), np.bincount(index, weights=y)
     sums = (float(one) for one in (y.size, y.sum(), right @ right, right @ n, n @ n))
-    return summed_share(ClusterSums(sizes.size, *sums), level)
+    return summed_share(ClusterSums(sizes.size, *sums))
 
 
-def summed_share(sums: ClusterSums, level: float = 0.95) -> Interval:
+def summed_share(sums: ClusterSums) -> Interval:
     """The share of `designed_share` from sums over the clusters."""
     total, m = sums.answers, sums.clusters
     if not total:
-        return wilson(0, 0, level)
+        return wilson(0, 0)
     share = sums.right / total
     counted = effective_n_of(total, m, sums.squares, CORRELATION) if m > 1 else float(m)
     if m > 1:
@@ -351,23 +346,23 @@ def summed_share(sums: ClusterSums, level: float = 0.95) -> Interval:
         if variance > 1e-12 and 0 < sums.right < total:
             by_error = min(share * (1 - share) / variance, total)
             counted = min(by_error, counted) if few else by_error
-        counted *= freedom(level, m - 1)
-    found = wilson(share * counted, counted, level)
+        counted *= freedom(0.95, m - 1)
+    found = wilson(share * counted, counted)
     return Interval(share, found.low, found.high, f"Wilson, effective n = {counted:.1f} of {total:.0f}")
 
 
-def repeated_share(sums: npt.NDArray[np.float64], sizes: npt.NDArray[np.integer], level: float = 0.95) -> Interval:
+def repeated_share(sums: npt.NDArray[np.float64], sizes: npt.NDArray[np.integer]) -> Interval:
     """The mean of shares, one for each item, for further items of further clusters, sampled anew: cluster-robust
     (`sums_mean`) on the logit scale with clusters - 1 df; the spread between clusters holds the chance of clusters,
     items and samples. Wilson's with n = clusters where all have the same share.
 
     sums: of each cluster over its items of the share of samples right, or of 0 and 1. sizes: numbers of items
     [clusters]."""
-    found, clusters = sums_mean(sums, sizes, level), sums.size
+    found, clusters = sums_mean(sums, sizes), sums.size
     share = found.estimate
     if math.isnan(share):
         return found
     if math.isnan(found.low) or not 0 < share < 1:
-        return wilson(share * clusters, clusters, level)
+        return wilson(share * clusters, clusters)
     low, high = logit_bounds(share, found.high - share)
     return Interval(share, low, high, f"cluster-robust t on the logit scale, {clusters - 1} df, items and samples")

@@ -60,7 +60,7 @@ class Design:
     excludes: Callable[[float], bool] | None = None
 
 
-def unit_effect(t: Floats, c: Floats, design: Design, level: float) -> Effect:
+def unit_effect(t: Floats, c: Floats, design: Design) -> Effect:
     """The effect from the units' means in both arms, each in [0, 1] [units].
 
     The interval is t over the units' differences. Where these do not vary it is the score interval of the design; where
@@ -70,12 +70,12 @@ def unit_effect(t: Floats, c: Floats, design: Design, level: float) -> Effect:
     if not m:
         return undefined_effect("undefined: no units with both arms", design.tasks)
     d = t - c
-    interval, p, ratio = mean_interval(d, level), t_p(d), inverted_ratio(t, c, level)
+    interval, p, ratio = mean_interval(d), t_p(d), inverted_ratio(t, c)
     spread = m > 1 and varies(d)
     if not spread or design.few_changes:
-        score = _score(design, interval.estimate, m, level, spread=spread)
-        other = ratio_from_difference(float(t.mean()), float(c.mean()), score.low, score.high)
-        score_p = tested_p(design.excludes) if design.excludes else inverted_p(lambda of: _bounds(design.score(of)))
+        score = _score(design, interval.estimate, m, 0.95, spread=spread)
+        other = ratio_from_difference(float(t.mean()), float(c.mean()), *score.bounds)
+        score_p = tested_p(design.excludes) if design.excludes else inverted_p(lambda of: design.score(of).bounds)
         interval = hull(interval, score) if spread else score
         ratio, p = (hull(ratio, other), max(p, score_p)) if spread else (other, score_p)
     return Effect(
@@ -154,8 +154,4 @@ def independent_score(
     n1, n0 = effective_answers(sizes1), effective_answers(sizes0)
     found = newcombe(t * n1, n1, c * n0, n0, level)
     method = f"Newcombe, n = {n1:.1f} of {sizes1.sum()} and {n0:.1f} of {sizes0.sum()} answers"
-    return Interval(found.estimate, found.low, found.high, method)
-
-
-def _bounds(interval: Interval) -> tuple[float, float]:
-    return interval.low, interval.high
+    return Interval(found.estimate, *found.bounds, method)

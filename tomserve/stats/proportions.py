@@ -20,6 +20,11 @@ class Interval:
     high: float
     method: str
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Both bounds."""
+        return self.low, self.high
+
 
 UNDEFINED = (math.nan, math.nan, math.nan)  # Estimate, low and high of an interval that cannot be given
 ROUNDING = 1e-9  # By so much may counts miss their limits, because fractions of counts are sums of rounded numbers

@@ -42,9 +42,7 @@ def agreement(original: npt.ArrayLike, variant: npt.ArrayLike) -> npt.NDArray[np
     return np.asarray((o == v) & (o >= 0))
 
 
-def stability(
-    original: npt.ArrayLike, variant: npt.ArrayLike, cluster: npt.ArrayLike, level: float = 0.95
-) -> Stability:
+def stability(original: npt.ArrayLike, variant: npt.ArrayLike, cluster: npt.ArrayLike) -> Stability:
     """S, S0 and kappa (Cohen, Educ Psychol Meas 20:37, 1960) with intervals for further independent clusters:
     `weighted_share` of S; of kappa that of the ratio of 1 - S and 1 - S0 (`mover_ratio`), whose errors are summed over
     clusters (m - 1 df). bench/stability_coverage.py simulates them. kappa is nan where S0 is 1. Raises ValueError for
@@ -56,14 +54,14 @@ def stability(
         return Stability(nothing, math.nan, nothing)
     _, index = np.unique(clusters, return_inverse=True)
     same = agreement(o, v).astype(float)
-    share = weighted_share(same, index, np.zeros(o.size, dtype=int), level)
+    share = weighted_share(same, index, np.zeros(o.size, dtype=int))
     influence, expected = _expected_agreement(o, v)
     if expected > CONSTANT:
         kappa = Interval(*UNDEFINED, method="undefined: all answers are one and the same")
         return Stability(share, expected, kappa)
     lost = Interval(1 - share.estimate, 1 - share.high, 1 - share.low, share.method)
     moved, kept = _sums(share.estimate - same, index), _sums(-influence, index)
-    chance = _linear(1 - expected, kept, o.size, level)
+    chance = _linear(1 - expected, kept, o.size)
     size = math.sqrt(float(moved @ moved) * float(kept @ kept))
     ratio = mover_ratio(lost, chance, float(moved @ kept) / size if size > 1e-12 else 0.0)
     low = max(-1.0, 1 - ratio.high) if math.isfinite(ratio.high) else -1.0
@@ -71,9 +69,7 @@ def stability(
     return Stability(share, expected, kappa)
 
 
-def weighted_share(
-    outcome: npt.ArrayLike, cluster: npt.ArrayLike, part: npt.ArrayLike, level: float = 0.95
-) -> Interval:
+def weighted_share(outcome: npt.ArrayLike, cluster: npt.ArrayLike, part: npt.ArrayLike) -> Interval:
     """The mean over parts of the share of successes in each, for further clusters: Wilson's for as many independent
     answers as give the mean the same variance, if answers of a cluster are correlated as `clusters.intraclass` says, at
     least by `effects.CORRELATION` where fewer than five differ. One cluster counts once.
@@ -82,14 +78,14 @@ def weighted_share(
     y, clusters, parts = np.asarray(outcome, dtype=float), np.asarray(cluster), np.asarray(part)
     check_same_length(y, clusters, parts)
     if not y.size:
-        return wilson(0, 0, level)
+        return wilson(0, 0)
     _, index = np.unique(clusters, return_inverse=True)
     _, of_part, sizes = np.unique(parts, return_inverse=True, return_counts=True)
     weights = 1 / (sizes[of_part] * len(sizes))
     estimate = float((np.bincount(of_part, weights=y) / sizes).mean())
     alone, together = float(weights @ weights), float((np.bincount(index, weights=weights) ** 2).sum())
     n = 1 / (alone + _answer_correlation(y, index) * max(0.0, together - alone))
-    found = wilson(estimate * n, n, level)
+    found = wilson(estimate * n, n)
     return Interval(estimate, found.low, found.high, f"Wilson, effective n = {n:.1f} of {y.size}")
 
 
@@ -124,13 +120,13 @@ def _sums(values: Floats, index: npt.NDArray[np.intp]) -> Floats:
     return np.asarray(np.bincount(index, weights=values), dtype=float)
 
 
-def _linear(estimate: float, sums: Floats, answers: int, level: float) -> Interval:
+def _linear(estimate: float, sums: Floats, answers: int) -> Interval:
     """A t interval from the sums over clusters of what each answer moves the estimate [clusters]; of no width where
     there is one cluster, or no spread between them, since the other part of a ratio then says what is not known."""
     m = sums.size
     if m < 2 or not varies(sums):
         return Interval(estimate, estimate, estimate, "no spread")
-    half = t_quantile(0.5 + level / 2, m - 1) * math.sqrt(m / (m - 1) * float(sums @ sums)) / answers
+    half = t_quantile(0.975, m - 1) * math.sqrt(m / (m - 1) * float(sums @ sums)) / answers
     return Interval(estimate, max(0.0, estimate - half), min(1.0, estimate + half), f"t, {m - 1} df, clusters")
 
 

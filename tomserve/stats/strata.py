@@ -14,7 +14,7 @@ from tomserve.stats.clusters import ArmSums, Floats
 from tomserve.stats.distributions import t_quantile, t_tails
 from tomserve.stats.effects import FEW, Effect, independent_score, inverted_p, undefined_effect
 from tomserve.stats.paired import SINGLY, batches, sign_flip, smallest_p, varies
-from tomserve.stats.proportions import fieller, mover_ratio, ratio_from_difference, square_and_add
+from tomserve.stats.proportions import Interval, fieller, mover_ratio, ratio_from_difference, square_and_add
 
 # The iteration stops once the norm of the score (the estimating equations) is below this, as in statsmodels.
 TOLERANCE = 1e-6
@@ -151,7 +151,7 @@ def _parts(
     )
 
 
-def these_strata_effect(sums: ArmSums, level: float = 0.95) -> Effect:
+def these_strata_effect(sums: ArmSums) -> Effect:
     """Risk difference for further clusters of these strata, each of equal weight, by `fit_shares`: binomial or, where a
     stratum or an arm is all right or all wrong, linear; Newcombe's interval for an effective number of answers without
     residual variance. t with (clusters of the smaller arm - 1) df; the ratio is Fieller's. Strata without
@@ -169,9 +169,9 @@ def these_strata_effect(sums: ArmSums, level: float = 0.95) -> Effect:
     few = smaller < FEW
     variance = float(fit.covariance[0, 0] + fit.covariance[1, 1] - 2 * fit.covariance[0, 1]) if fit else math.nan
     if fit is None or smaller < 2 or not variance > 1e-18:
-        return _without_fit(data, level)
+        return _without_fit(data)
     estimate, error, df = fit.treated - fit.control, math.sqrt(variance), smaller - 1
-    quantile = t_quantile(0.5 + level / 2, df)
+    quantile = t_quantile(0.975, df)
     p = t_tails(estimate / error, df)
     low, high = max(-1.0, estimate - quantile * error), min(1.0, estimate + quantile * error)
     shares, method = (_share(fit.treated), _share(fit.control)), f"{how}, t {df} df"
@@ -184,19 +184,18 @@ def _share(fitted: float) -> float:
     return float(whole) if abs(fitted - whole) < 1e-12 else fitted
 
 
-def _without_fit(data: ArmSums, level: float) -> Effect:
+def _without_fit(data: ArmSums) -> Effect:
     """The effect where no residual variance is left."""
     c, t = (float(share) for share in data.cells().means.mean(axis=0))
     treated, control = (data.answers[side] for side in (data.treated, ~data.treated))
 
-    def score(of: float) -> tuple[float, float]:
+    def score(of: float) -> Interval:
         found = independent_score(t, treated, c, control, of)
-        return min(found.low, t - c), max(found.high, t - c)
+        return Interval(t - c, min(found.low, t - c), max(found.high, t - c), f"{found.method} (no residual variance)")
 
-    (low, high), tasks = score(level), data.answers.size
-    method = independent_score(t, treated, c, control, level).method + " (no residual variance)"
-    shares, few = (t, c, ratio_from_difference(t, c, low, high)), min(treated.size, control.size) < FEW
-    return Effect(t - c, low, high, inverted_p(score), math.nan, math.nan, *shares, tasks, tasks, method, few)
+    found, p, tasks = score(0.95), inverted_p(lambda level: score(level).bounds), data.answers.size
+    shares, few = (t, c, ratio_from_difference(t, c, *found.bounds)), min(treated.size, control.size) < FEW
+    return Effect(t - c, *found.bounds, p, math.nan, math.nan, *shares, tasks, tasks, found.method, few)
 
 
 def mantel_haenszel(sums: ArmSums) -> tuple[float, float]:
