@@ -176,7 +176,7 @@ def graded(one: Floats, other: Floats, index: Codes) -> tuple[float, float]:
     """The 95% interval of the difference of grades that are probabilities of the scores."""
     sizes = np.bincount(index)
     a, b = (np.bincount(index, norm.cdf(GRADED * values)) / sizes for values in (one, other))
-    found = PairedGrades("", GRADES, a, b, (0.0, 0.0), a, b, True, "clusters", 0, index.size).intervals()(0.95)
+    found = PairedGrades("", GRADES, a, b, (0.0, 0.0), a, b, True, "clusters", 0, index.size).interval()
     return found.low, found.high
 
 

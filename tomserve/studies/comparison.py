@@ -292,7 +292,7 @@ def compare(
         counted,
         comparison_tables.answer_changes(pairs, rows[0]),
         pl.DataFrame() if margin is None else comparison_tables.margin_tests(pairs, margin, grades),
-        comparison_tables.grade_table(grades),
+        pl.DataFrame([one.row() for one in grades], infer_schema_length=None).fill_nan(None),
         comparison_tables.effects_by(pairs, questions, factors) if factors else {},
     )
 
@@ -427,11 +427,9 @@ def _unlike(sides: tuple[Side, Side], tables: Sequence[pl.DataFrame]) -> Iterato
 
 
 def _lacking(sources: Sequence[str], scores: Sequence[pl.DataFrame]) -> tuple[str, ...]:
-    said: dict[str, None] = {}
-    for source, table in zip(sources, scores, strict=True):
-        place = source if source.endswith(TABLES) else find_run(source)
-        said |= dict.fromkeys(missing_data.gap_sentences(missing_data.gaps_of_source(place, table)))
-    return tuple(said)
+    places = (source if source.endswith(TABLES) else find_run(source) for source in sources)
+    gaps = map(missing_data.gaps_of_source, places, scores)
+    return tuple(dict.fromkeys(said for found in gaps for said in missing_data.gap_sentences(found)))
 
 
 FLIPS_SHOWN = 20  # How many flips, and how many differences between the runs, the terminal shows
@@ -524,9 +522,8 @@ def _in_short(title: str, effects: pl.DataFrame, keys: Sequence[str]) -> Excerpt
 def _effect_columns(found: pl.DataFrame, keys: Sequence[pl.Expr | str], *, tested: bool) -> pl.DataFrame:
     """The columns of a table of effects that a reader needs first. keys: those that tell its rows apart beside the
     strategy. tested: whether they are tested together."""
-    strategy = ["strategy"] if found["strategy"].str.len_chars().max() else []
     return found.select(
-        *strategy,
+        *_strategy(found),
         *keys,
         pl.col("share_control").alias("A"),
         pl.col("share_treated").alias("B"),
@@ -560,17 +557,28 @@ TITLES = {
 
 def further_excerpts(comparison: Comparison) -> dict[str, pl.DataFrame]:
     """The tables of margins, grades and changes with the columns that a reader needs first, by name."""
-    found = {
-        comparison_tables.MARGINS: (comparison.margins, comparison_tables.shown_margins),
-        comparison_tables.GRADE_TABLE: (comparison.values, comparison_tables.shown_grades),
-        comparison_tables.CHANGES: (comparison.changes, comparison_tables.shown_changes),
-    }
-    return {name: show(table) for name, (table, show) in found.items() if table.height}
+    margins, grades, changes = comparison.margins, comparison.values, comparison.changes
+    found = {}
+    if margins.height:
+        of = ["of"] if margins["of"].n_unique() > 1 else []
+        ends = ("low_90", "high_90", "p_not_inferior", "p_equivalent", "verdict")
+        found[comparison_tables.MARGINS] = margins.select(*_strategy(margins), *of, *ends)
+    if grades.height:
+        named = grades.rename({"value_a": "A", "value_b": "B", "difference": "B - A"})
+        columns = ("of", "A", "B", "B - A", "low", "high", "p", "n")
+        found[comparison_tables.GRADE_TABLE] = named.select(*_strategy(named), *columns)
+    if changes.height:
+        found[comparison_tables.CHANGES] = changes.select(*_strategy(changes), pl.exclude("strategy", "method"))
+    return found
+
+
+def _strategy(table: pl.DataFrame) -> list[str]:
+    """The column of strategies, where they are named."""
+    return ["strategy"] if table["strategy"].str.len_chars().max() else []
 
 
 def comparison_summary(comparison: Comparison) -> dict[str, pl.DataFrame]:
     """What the terminal shows: differences a class, the first flips, the first differences of the manifests."""
-    strategy = ["strategy"] if comparison.effects["strategy"].str.len_chars().max() else []
     title, effects = effect_excerpt(comparison)
     frames = {title: effects}
     for frame in comparison.by.values():
@@ -582,7 +590,9 @@ def comparison_summary(comparison: Comparison) -> dict[str, pl.DataFrame]:
     if not comparison.flips.is_empty():
         title = "flips: questions that only B (gained) or only A (lost) answers correctly"
         title += _first(comparison.flips.height)
-        frames[title] = comparison.flips.select(*strategy, "flip", "item", "answer_a", "answer_b").head(FLIPS_SHOWN)
+        frames[title] = comparison.flips.select(
+            *_strategy(comparison.effects), "flip", "item", "answer_a", "answer_b"
+        ).head(FLIPS_SHOWN)
     rows: list[dict[str, str]] = []
     for name, a, b in comparison.differences[:FLIPS_SHOWN]:
         one = Difference(name, *shorten_pair(a, b))

@@ -55,19 +55,15 @@ class PairedGrades:
     def differences(self) -> Floats:
         return self.b - self.a
 
-    def intervals(self) -> Callable[[float], Interval]:
-        """The interval of the mean difference by the level: t over units; where none differs undefined, but for grades
-        between 0 and 1 Tango's for as many pairs as there are units."""
-
-        def interval(level: float) -> Interval:
-            if not self.bounded:
-                found = clustered_mean(self.differences, np.arange(self.a.size), level)
-                return Interval(found.estimate, found.low, found.high, f"t, {self.a.size - 1} df")
-            moved, m = float(self.differences.mean()), float(self.a.size)
-            gained, lost = (m * max(0.0, by) for by in (moved, -moved))
-            return mean_interval(self.differences, level, tango(gained, lost, m, level))
-
-        return interval
+    def interval(self, level: float = 0.95) -> Interval:
+        """The interval of the mean difference: t over units; where none differs undefined, but for grades between 0 and
+        1 Tango's for as many pairs as there are units."""
+        if not self.bounded:
+            found = clustered_mean(self.differences, np.arange(self.a.size), level)
+            return replace(found, method=f"t, {self.a.size - 1} df")
+        moved, m = float(self.differences.mean()), float(self.a.size)
+        gained, lost = (m * max(0.0, by) for by in (moved, -moved))
+        return mean_interval(self.differences, level, tango(gained, lost, m, level))
 
     def worst(self) -> tuple[float, float]:
         """The least and the greatest difference that failures leave possible; nan where grades have no bounds and some
@@ -77,7 +73,7 @@ class PairedGrades:
         return float((self.b - self.worst_a).mean()), float((self.worst_b - self.a).mean())
 
     def row(self) -> dict[str, Any]:
-        found = self.intervals()(0.95)
+        found = self.interval()
         return {
             **{"strategy": self.strategy, "of": self.kind, "value_a": self.means[0], "value_b": self.means[1]},
             **{"difference": found.estimate, "low": found.low, "high": found.high, "p": t_p(self.differences)},
@@ -141,17 +137,6 @@ def _pair_grades(strategy: str, kind: str, part: pl.DataFrame) -> PairedGrades |
     return PairedGrades(strategy, kind, a, b, (whole[0], whole[1]), *worst, bounded, unit, missing, part.height)
 
 
-def grade_table(rows: Sequence[PairedGrades]) -> pl.DataFrame:
-    return pl.DataFrame([one.row() for one in rows], infer_schema_length=None).fill_nan(None)
-
-
-def shown_grades(table: pl.DataFrame) -> pl.DataFrame:
-    strategy = ["strategy"] if table["strategy"].str.len_chars().max() else []
-    named: Mapping[str, str] = {"value_a": "A", "value_b": "B", "difference": "B - A"}
-    own = [pl.col(name).alias(named.get(name, name)) for name in ("value_a", "value_b", "difference", "low", "high")]
-    return table.select(*strategy, "of", *own, "p", "n")
-
-
 MARGINS = "margins"  # Name of the table
 RIGHT = "right"  # What is compared, in the column `of`: right answers. Else it is GRADES or SAMPLES.
 
@@ -171,7 +156,7 @@ def margin_tests(pairs: pl.DataFrame, margin: float, valued: Sequence[PairedGrad
     ]
     for one in valued:
         if one.bounded:
-            found = _row(one.intervals(), margin, one.differences, None)
+            found = _row(one.interval, margin, one.differences, None)
             sides = {"share_a": one.means[0], "share_b": one.means[1], "unit": one.unit}
             worst = dict(zip(("worst_low", "worst_high"), one.worst(), strict=True))
             rows.append({"strategy": one.strategy, "of": one.kind, **found, **sides, **worst})
@@ -301,13 +286,6 @@ def _trivial(row: Mapping[str, Any]) -> str:
     return f"; but the margin is no test here: A has only {100 * row['share_a']:.1f} points, which B cannot fall below"
 
 
-def shown_margins(table: pl.DataFrame) -> pl.DataFrame:
-    strategy = ["strategy"] if table["strategy"].str.len_chars().max() else []
-    of = ["of"] if table["of"].n_unique() > 1 else []
-    ends = ("low_90", "high_90", "p_not_inferior", "p_equivalent", "verdict")
-    return table.select(*strategy, *of, *ends)
-
-
 CLASS_WORDS = ("B lower", "B higher")  # What a clear effect below and above zero is called
 # What no column of a factor is called, since the terminal shows other columns by these names.
 RESERVED_NAMES = frozenset(("A", "B", "B - A", "low", "high", "class", "n"))
@@ -414,37 +392,25 @@ def answer_changes(pairs: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:
         gained=right & ~right_before,
         other=(_same("answer") != _same("answer_a")) & ~(right & right_before),
     )
-    rows: list[dict[str, Any]] = []
+    made: list[dict[str, Any]] = []
     for (strategy,), part in joined.group_by(["strategy"], maintain_order=True):
-        rows += ({"strategy": strategy, **row} for row in _changes_of_strategy(part))
-    return pl.DataFrame(rows, infer_schema_length=None)
-
-
-def _changes_of_strategy(part: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """The rows of one strategy."""
-    right, right_before = pl.col("correct"), pl.col("control")
-    known = part.filter(pl.col("answer").is_not_null() & pl.col("answer_a").is_not_null())
-    for change, rows, column in (
-        (HARMFUL, part, "lost"),
-        (BENEFICIAL, part, "gained"),
-        (OF_RIGHT, part.filter(right_before), "lost"),
-        (OF_WRONG, part.filter(~right_before), "gained"),
-        (CHURN, known, "other"),
-        (BOTH_WRONG, known.filter(~right & ~right_before), "other"),
-    ):
-        if rows.is_empty():
-            continue
-        found = designed_share(rows[column].cast(pl.Float64).to_numpy(), integer_codes(rows["cluster"]))
-        yield {
-            **{"change": change, "changed": int(rows[column].sum()), "n": rows.height},
-            **{"share": found.estimate, "low": found.low, "high": found.high, "method": found.method},
-        }
+        known = part.filter(pl.col("answer").is_not_null() & pl.col("answer_a").is_not_null())
+        for change, rows, column in (
+            (HARMFUL, part, "lost"),
+            (BENEFICIAL, part, "gained"),
+            (OF_RIGHT, part.filter(right_before), "lost"),
+            (OF_WRONG, part.filter(~right_before), "gained"),
+            (CHURN, known, "other"),
+            (BOTH_WRONG, known.filter(~right & ~right_before), "other"),
+        ):
+            if rows.height:
+                found = designed_share(rows[column].cast(pl.Float64).to_numpy(), integer_codes(rows["cluster"]))
+                counts = {"change": change, "changed": int(rows[column].sum()), "n": rows.height}
+                share = {"share": found.estimate, "low": found.low, "high": found.high, "method": found.method}
+                made.append({"strategy": strategy, **counts, **share})
+    return pl.DataFrame(made, infer_schema_length=None)
 
 
 def _same(name: str) -> pl.Expr:
     """An answer as it is compared: without regard to letter case and white space."""
     return pl.col(name).str.strip_chars().str.to_lowercase().str.replace_all(r"\s+", " ")
-
-
-def shown_changes(table: pl.DataFrame) -> pl.DataFrame:
-    return table.drop("method", *([] if table["strategy"].str.len_chars().max() else ["strategy"]))
