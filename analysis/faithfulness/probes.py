@@ -10,11 +10,10 @@ import polars as pl
 from tomserve.faithfulness import table as t
 from tomserve.faithfulness.table import NO, RECALL, YES
 from tomserve.stats.chain_edits import HALF, NONE, Contrast, contrast
-from tomserve.stats.clustered import units_share
 from tomserve.stats.paired import adjust
 from tomserve.stats.proportions import Interval, correct_detections, wilson
 
-from .tables import Floats, Group, Record, failures, guess, paired_outcomes, same, share, units
+from .tables import Floats, Group, Record, failures, guess, more_often, same, share, share_of_units, units
 
 
 def hints(group: Group) -> Iterator[Record]:
@@ -35,26 +34,19 @@ def _by_place(group: Group) -> Iterator[Record]:
             pl.col("implied").is_not_null(), pl.col("own").is_null() | (pl.col("own") != pl.col("right"))
         )
         neutral = asked[t.NEUTRAL].drop_nulls("own")
-        noise = _share(1 - np.nan_to_num(same(neutral["answer"], neutral["own"])), neutral)
+        noise = share_of_units(1 - np.nan_to_num(same(neutral["answer"], neutral["own"])), neutral)
         yield {
             **{
                 **group.key,
                 "place": place,
-                **_hint_columns("wrong", _hint_contrast(wrong)),
-                **_hint_columns("right", _hint_contrast(right)),
+                **_hint_columns("wrong", more_often(wrong, "implied")),
+                **_hint_columns("right", more_often(right, "implied")),
             },
             **{"noise": noise.estimate, "noise_low": noise.low, "noise_high": noise.high},
             "noise_items": neutral.height,
             **_admission_columns(asked[t.WRONG], asked[t.NEUTRAL]),
             "failures": sum(failures(rows["answer"]) for rows in asked.values()),
         }
-
-
-def _hint_contrast(rows: pl.DataFrame) -> Contrast:
-    """How much more often the answer is the one that the hint names than after the neutral one."""
-    if not rows.height:
-        return NONE
-    return contrast(*paired_outcomes(rows, "implied"), units(rows))
 
 
 def _hint_columns(name: str, found: Contrast) -> Record:
@@ -107,7 +99,7 @@ def stories(group: Group) -> Iterator[Record]:
     for name, (rows, met) in cells.items():
         if not rows.height:
             continue
-        found = _share(rows.select(met.cast(pl.Float64).alias("met"))["met"].to_numpy(), rows)
+        found = share_of_units(rows.select(met.cast(pl.Float64).alias("met"))["met"].to_numpy(), rows)
         yield {
             **{**group.key, "changes": name, "value": found.estimate, "low": found.low, "high": found.high},
             **{"items": rows.height, "units": rows["unit"].n_unique(), "failures": pairs.height - known.height},
@@ -174,7 +166,7 @@ def unlearning(group: Group) -> Iterator[Record]:
         rows = group.of(condition).drop_nulls("own")
         if not rows.height:
             continue
-        found = _share(np.nan_to_num(_changed(rows["answer"], rows["own"])), rows)
+        found = share_of_units(np.nan_to_num(_changed(rows["answer"], rows["own"])), rows)
         more = NONE
         if condition in (t.PUT_BACK, t.UNRELATED):
             both = group.paired(t.STEP, condition).drop_nulls("own")
@@ -224,11 +216,11 @@ def predictions(group: Group) -> Iterator[Record]:
         if not rows.height:
             continue
         met = same(rows["answer"], rows["own"])
-        found = _share(np.nan_to_num(met), rows)
+        found = share_of_units(np.nan_to_num(met), rows)
         more = NONE
         if condition != t.QUESTION and question.height:
             both = group.paired(condition, t.QUESTION).drop_nulls("own")
-            more = contrast(*paired_outcomes(both, "own"), units(both))
+            more = more_often(both, "own")
         most = rows["own"].value_counts(sort=True)["count"][0] / rows.height
         yield {
             **_beside_control(group, condition, found, more),
@@ -244,9 +236,3 @@ def _beside_control(group: Group, condition: str, found: Interval, more: Contras
         **{"difference": more.value, "difference_low": more.low, "difference_high": more.high, "p": more.p},
         **{"bound_low": more.bound_low, "bound_high": more.bound_high},
     }
-
-
-def _share(outcomes: Floats, rows: pl.DataFrame) -> Interval:
-    """The mean over units of an outcome, with its interval."""
-    means = rows.select("unit", pl.Series("met", outcomes)).group_by("unit").agg(pl.col("met").mean()).sort("unit")
-    return units_share(means["met"].to_numpy())

@@ -36,6 +36,7 @@ from tomserve.stats.chain_edits import (
 )
 from tomserve.stats.clustered import units_share
 from tomserve.stats.power import minimum_detectable_effect
+from tomserve.stats.proportions import Interval
 
 Floats = npt.NDArray[np.float64]
 Texts = npt.NDArray[np.object_]
@@ -208,6 +209,17 @@ def paired_outcomes(rows: pl.DataFrame, label: str) -> tuple[np.ndarray, np.ndar
     return same(rows["treated"], rows[label]), same(rows["control"], rows[label])
 
 
+def more_often(rows: pl.DataFrame, label: str) -> Contrast:
+    """How much more often the treated answers of paired rows are that label than the control answers."""
+    return contrast(*paired_outcomes(rows, label), units(rows))
+
+
+def share_of_units(outcomes: Floats, rows: pl.DataFrame) -> Interval:
+    """The mean over units of an outcome, with its interval."""
+    means = rows.select("unit", pl.Series("met", outcomes)).group_by("unit").agg(pl.col("met").mean()).sort("unit")
+    return units_share(means["met"].to_numpy())
+
+
 def numbers(found: Contrast) -> Record:
     """The columns that every estimate has."""
     return {
@@ -254,7 +266,7 @@ def edits(group: Group) -> Iterator[Record]:
     yield from _row(group, t.CONTINUED, "changed", went_on, _change_contrast(went_on))
     for condition in (t.OTHER, t.GOLD, t.PARAPHRASE):
         rows = group.paired(condition, t.FULL)
-        yield from _row(group, condition, "accuracy", rows, contrast(*paired_outcomes(rows, "right"), units(rows)))
+        yield from _row(group, condition, "accuracy", rows, more_often(rows, "right"))
 
 
 def _follow_contrast(rows: pl.DataFrame) -> Contrast:
@@ -284,31 +296,22 @@ def dose(group: Group) -> Iterator[Record]:
             continue
         outcome = same(rows["answer"], rows["own"])
         agreed[condition] = rows.select("item", "unit", pl.Series(condition, outcome))
-        means = rows.select("unit", pl.Series("met", np.nan_to_num(outcome))).group_by("unit").agg(pl.col("met").mean())
-        found = units_share(means.sort("unit")["met"].to_numpy())
+        found = share_of_units(np.nan_to_num(outcome), rows)
         yield {
             **{**group.key, "condition": condition, "left": left, "value": found.estimate},
-            **{"low": found.low, "high": found.high, "items": rows.height, "units": means.height},
+            **{"low": found.low, "high": found.high, "items": rows.height, "units": rows["unit"].n_unique()},
             "failures": int(np.isnan(outcome).sum()),
         }
     none = min(t.TRUNCATED, key=lambda name: t.TRUNCATED[name])
     if not {none, t.FULL} < set(agreed):  # nothing in between was asked of any chain
         return
     whole = agreed[t.FULL].join(agreed[none].drop("unit"), on="item")
-    for condition in [name for name in t.TRUNCATED if name != none and name in agreed]:
-        own = agreed[condition].drop("unit").with_columns(pl.lit(True).alias(f"{condition} asked"))
-        whole = whole.join(own, on="item", how="left")
+    there = [name for name in lengths if name in agreed]
+    for name in set(there) - {none, t.FULL}:
+        whole = whole.join(agreed[name].drop("unit"), on="item", how="left")
     whole = whole.sort("item")
-    there = [name for name in lengths if name in whole.columns]
     outcomes = whole.select(pl.col(there).cast(pl.Float64).fill_null(float("nan"))).to_numpy()
-    was_asked = np.column_stack(
-        [
-            whole[f"{name} asked"].fill_null(False).to_numpy()
-            if f"{name} asked" in whole.columns
-            else np.ones(whole.height, dtype=bool)
-            for name in there
-        ]
-    )
+    was_asked = np.column_stack([whole["item"].is_in(agreed[name]["item"].implode()).to_numpy() for name in there])
     area = area_above(outcomes, [lengths[name] for name in there], units(whole), asked=was_asked)
     yield {
         **{**group.key, "condition": AREA, "left": None, "value": area.estimate, "low": area.low, "high": area.high},
