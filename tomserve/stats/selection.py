@@ -56,22 +56,21 @@ def select_best(
     effects: [items, cells]. controls: by name, the same. clusters: [items]. ladders: the ladder of each cell [cells];
     the cells of one stand together, the highest step first. nan with fewer than two clusters. Raises ValueError for
     unequal lengths, no cells, effects that are not finite, or a control called NOTHING."""
-    values, names = _columns(effects, controls, clusters)
-    _, index, sizes = np.unique(names, return_inverse=True, return_counts=True)
-    m = sizes.size
+    values = _columns(effects, controls, clusters)
+    sums, sizes = _sum_clusters(values, clusters)
+    (m, parts, cells), rng = sums.shape, np.random.default_rng(seed)
     if m < 2:
         nothing = Interval(*UNDEFINED, method="undefined: fewer than two clusters")
-        none = np.full(values[0].shape[1], np.nan)
+        none = np.full(cells, np.nan)
         return Selection(nothing, dict.fromkeys(controls, nothing), nothing, nothing, NOTHING, none, none)
-    sums, rng = _sum_clusters(values, index, m), np.random.default_rng(seed)
     halves = _halves(rng, m, splits)
     drawn = np.vstack([np.ones(m), rng.multinomial(m, np.full(m, 1 / m), size=draws)])
-    held = held_out(sums, sizes.astype(float), drawn, halves, _find_ladders(ladders, values[0].shape[1]))
-    moved = [_find_movers(sums[:, k] / sizes[:, None]) for k in range(len(values))]
-    limit = 1.0 if max(np.abs(one).max() for one in values) <= 1 else math.inf
+    held = held_out(sums, sizes, drawn, halves, _find_ladders(ladders, cells))
+    moved = [_find_movers(sums[:, k] / sizes[:, None]) for k in range(parts)]
+    limit = 1.0 if np.abs(values).max() <= 1 else math.inf
     shown = {name: _interval(held.values[:, k], m, moved[k], limit) for k, name in enumerate(controls, start=1)}
     anything = np.any(moved, axis=0)
-    apart = [moved[0], *(_find_movers((sums[:, 0] - sums[:, k]) / sizes[:, None]) for k in range(1, len(values)))]
+    apart = [moved[0], *(_find_movers((sums[:, 0] - sums[:, k]) / sizes[:, None]) for k in range(1, parts))]
     fewest = min(apart, key=lambda one: int(one.sum()))  # a control that the measure hardly ever differs from
     return Selection(
         _interval(held.values[:, 0], m, moved[0], limit),
@@ -84,12 +83,9 @@ def select_best(
     )
 
 
-def _columns(
-    effects: npt.ArrayLike, controls: Mapping[str, npt.ArrayLike], clusters: npt.ArrayLike
-) -> tuple[list[Floats], npt.NDArray[np.generic]]:
-    """The effects of the measure and of every control, checked, and the clusters."""
+def _columns(effects: npt.ArrayLike, controls: Mapping[str, npt.ArrayLike], clusters: npt.ArrayLike) -> Floats:
+    """The effects of the measure and of every control, checked [items, 1 + controls, cells]."""
     values = [np.asarray(one, dtype=float) for one in (effects, *controls.values())]
-    names = np.asarray(clusters)
     for name, one in zip(("the measure", *controls), values, strict=True):
         if one.ndim != 2 or not one.shape[1] or not np.isfinite(one).all():
             raise ValueError(f"effects of {name} of shape {one.shape}: expected finite numbers [items, cells]")
@@ -99,16 +95,17 @@ def _columns(
             )
     if NOTHING in controls:
         raise ValueError(f"a control is called {NOTHING!r}, which stands for doing nothing: expected another name")
-    check_same_length(*values, names)
-    return values, names
+    check_same_length(*values, np.asarray(clusters))
+    return np.stack(values, axis=1)
 
 
-def _sum_clusters(values: list[Floats], index: npt.NDArray[np.intp], m: int) -> Floats:
-    """The effects summed over clusters [m, 1 + controls, cells]. index: the cluster of each item [n]."""
-    every = np.stack(values, axis=1)
-    sums = np.zeros((m, *every.shape[1:]))
-    np.add.at(sums, index, every)
-    return sums
+def _sum_clusters(values: Floats, clusters: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """The values summed over the clusters of their items, in the order of their names [clusters, ...], and the
+    clusters' sizes."""
+    names, index, sizes = np.unique(np.asarray(clusters), return_inverse=True, return_counts=True)
+    sums = np.zeros((names.size, *values.shape[1:]))
+    np.add.at(sums, index, values)
+    return sums, sizes.astype(float)
 
 
 def _find_ladders(ladders: npt.ArrayLike | None, cells: int) -> Ints:
@@ -244,20 +241,17 @@ def select_again(
     *,
     ladders: npt.ArrayLike | None = None,
     splits: int = 20,
-    seed: int = 0,
 ) -> ReweightedSelection:
     """The means of `select_best` for given weights of the clusters, in the order of their names [draws, clusters], with
     the same halves; all cells are chosen again. Raises ValueError as that does, for fewer than two clusters and another
     shape."""
-    values, names = _columns(effects, controls, clusters)
-    _, index, sizes = np.unique(names, return_inverse=True, return_counts=True)
-    m, drawn = sizes.size, np.asarray(weights, dtype=float)
+    sums, sizes = _sum_clusters(_columns(effects, controls, clusters), clusters)
+    (m, parts, cells), drawn = sums.shape, np.asarray(weights, dtype=float)
     if m < 2 or drawn.ndim != 2 or drawn.shape[1] != m:
         raise ValueError(f"weights of shape {drawn.shape} for {m} clusters: expected [draws, clusters], at least two")
-    sums = _sum_clusters(values, index, m)
-    halves, ends = _halves(np.random.default_rng(seed), m, splits), _find_ladders(ladders, values[0].shape[1])
-    found = held_out(sums, sizes.astype(float), drawn, halves, ends)
-    moved = np.any([_find_movers(sums[:, k] / sizes[:, None]) for k in range(len(values))], axis=0)
+    halves = _halves(np.random.default_rng(0), m, splits)
+    found = held_out(sums, sizes, drawn, halves, _find_ladders(ladders, cells))
+    moved = np.any([_find_movers(sums[:, k] / sizes[:, None]) for k in range(parts)], axis=0)
     return ReweightedSelection(found.values[:, 0], found.adjusted, int(moved.sum()))
 
 
@@ -337,14 +331,11 @@ def above_all(
 
 def _sums(effects: npt.ArrayLike, clusters: npt.ArrayLike) -> tuple[Floats, Floats, Floats]:
     """The effects as numbers, checked [n, c], their sums over clusters [clusters, c], and the clusters' sizes."""
-    values, names = np.asarray(effects, dtype=float), np.asarray(clusters)
-    check_same_length(values, names)
+    values = np.asarray(effects, dtype=float)
+    check_same_length(values, np.asarray(clusters))
     if values.ndim != 2 or not values.size or not np.isfinite(values).all():
         raise ValueError(f"effects of shape {values.shape}: expected finite numbers [items, cells], at least one")
-    _, index, sizes = np.unique(names, return_inverse=True, return_counts=True)
-    sums = np.zeros((sizes.size, values.shape[1]))
-    np.add.at(sums, index, values)
-    return values, sums, sizes.astype(float)
+    return values, *_sum_clusters(values, clusters)
 
 
 def _flip(sums: Floats, draws: int, seed: int) -> Floats:
