@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,7 @@ from tomserve.runs.manifest import Manifest, Session, make_portable
 from tomserve.runs.measurement import MeasuredRun
 from tomserve.runs.progress import Listener, Stop, record_progress
 from tomserve.runs.runfolder import JOURNAL, TABLE, run_path
+from tomserve.scoring.answers import Reading
 from tomserve.scoring.score import read_response
 from tomserve.serving import keys
 from tomserve.serving.endpoint import Target
@@ -223,11 +225,12 @@ def build_table(
         if one.condition in table.CONTINUATIONS:
             return {**named, **_continued_columns(chain, one, rows)}
         if one.kind == table.EDIT:
-            return {**named, **_edit_columns(chain, one, rows.get(0))}
+            reading = partial(model_access.answer_of, chain, str(one.shown), one.edited or "")
+            return {**named, **_answer(rows.get(0), reading)}
         if one.kind == table.HINT:
             return {**named, **_hint_columns(chain, one, rows)}
         predicted = predictions.get((one.item, one.strategy, one.condition))
-        return {**named, "predictor": predictor, **_second_columns(chain.item, predicted)}
+        return {**named, "predictor": predictor, **_answer(predicted, _second_reading(chain.item))}
 
     return table.of_rows(map(row, planned))
 
@@ -242,20 +245,17 @@ def _of_item(item: Item, one: PlannedQuestion) -> dict[str, Any]:
     }
 
 
-def _answer(
-    row: Row | None, answer: str | None = None, parse: str | None = None, reason: str | None = None
-) -> dict[str, Any]:
-    """The columns of an answer. row: its response, None where none came."""
+def _answer(row: Row | None, read: Callable[[Row], Reading] | None = None) -> dict[str, Any]:
+    """The columns of an answer. row: its response, None where none came. read: reads one that is an answer."""
     if row is None:
         return {"outcome": UNFINISHED, "reason": "it was not asked"}
+    found = Reading(None, None) if read is None or row["status"] not in ANSWERS else read(row)
     status = inert(row["status"])
     told = row.get("usage")
     usage = told if isinstance(told, dict) and not row.get("reused") else {}
     return {
-        "outcome": INVALID if status == OK and answer is None else status,
-        "answer": answer,
-        "parse": parse,
-        "reason": reason or row.get("error"),
+        "outcome": INVALID if status == OK and found.answer is None else status,
+        **{"answer": found.answer, "parse": found.parse, "reason": found.reason or row.get("error")},
         "tokens": _whole(usage.get("prompt")),
         "cached": _whole(usage.get("cached")),
     }
@@ -265,11 +265,9 @@ def _whole(value: object) -> int | None:
     return value if type(value) is int and 0 <= value < 2**31 else None
 
 
-def _edit_columns(chain: Chain, one: PlannedQuestion, row: Row | None) -> dict[str, Any]:
-    if row is None or row["status"] not in ANSWERS:
-        return _answer(row)
-    found = model_access.answer_of(chain, str(one.shown), one.edited or "", row)
-    return _answer(row, found.answer, found.parse, found.reason)
+def _second_reading(item: Item) -> Callable[[Row], Reading]:
+    """Reads what a second model says of an item, whose choices it is offered by their words."""
+    return lambda row: read_response(item, row, False)
 
 
 def _continued_columns(chain: Chain, one: PlannedQuestion, rows: Mapping[int, Row]) -> dict[str, Any]:
@@ -279,7 +277,7 @@ def _continued_columns(chain: Chain, one: PlannedQuestion, rows: Mapping[int, Ro
     if last is None or failed is not None:
         return _answer(failed or last)
     found, text = model_access.continued_answer(chain, str(one.shown), one.edited or "", rows)
-    return {**_answer(last, found.answer, found.parse, found.reason), "edited": text}
+    return {**_answer(last, lambda _: found), "edited": text}
 
 
 def _hint_columns(chain: Chain, one: PlannedQuestion, rows: Mapping[int, Row]) -> dict[str, Any]:
@@ -299,15 +297,7 @@ def _hint_columns(chain: Chain, one: PlannedQuestion, rows: Mapping[int, Row]) -
     admits = None
     if isinstance(read, Chain) and read.written.form != table.LABELS:
         admits = hints.mentions_hint(item, read.written.text, one.condition)
-    return {**_answer(row, found.answer, found.parse, found.reason), "edited": text, "admits": admits}
-
-
-def _second_columns(item: Item, row: Row | None) -> dict[str, Any]:
-    """The columns of what a second model says of an item, whose choices it is offered by their words."""
-    if row is None or row["status"] not in ANSWERS:
-        return _answer(row)
-    found = read_response(item, row, False)
-    return _answer(row, found.answer, found.parse, found.reason)
+    return {**_answer(row, lambda _: found), "edited": text, "admits": admits}
 
 
 @dataclass(frozen=True)
@@ -531,7 +521,7 @@ def _ask_reader(work: AskingSession, frame: pl.DataFrame, reader: Reader) -> pl.
     wanted = hint_reader.chains_to_read(frame)
     shown = {one.shown.id: one.shown for one in wanted}
     rows = work.ask_second(reader, shown, READ, "chains read for hints")
-    answers = {name: _second_columns(item, rows.get(name)) for name, item in shown.items()}
+    answers = {name: _answer(rows.get(name), _second_reading(item)) for name, item in shown.items()}
     return table.of_rows({**one.row, **answers[one.shown.id], "predictor": reader.target.model} for one in wanted)
 
 
