@@ -4,7 +4,7 @@ is at most .05 exactly when the 95% interval of the difference excludes 0, and e
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -70,13 +70,12 @@ def unit_effect(t: Floats, c: Floats, design: Design) -> Effect:
     if not m:
         return undefined_effect("undefined: no units with both arms", design.tasks)
     d = t - c
-    interval, p, ratio = mean_interval(d), t_p(d), inverted_ratio(t, c)
+    interval, p, ratio = unit_interval(d, design, 0.95), t_p(d), inverted_ratio(t, c)
     spread = m > 1 and varies(d)
     if not spread or design.few_changes:
-        score = _score(design, interval.estimate, m, 0.95, spread=spread)
-        other = ratio_from_difference(float(t.mean()), float(c.mean()), *score.bounds)
+        at, score = interval.estimate, design.score(0.95)
+        other = ratio_from_difference(float(t.mean()), float(c.mean()), min(at, score.low), max(at, score.high))
         score_p = tested_p(design.excludes) if design.excludes else inverted_p(lambda of: design.score(of).bounds)
-        interval = hull(interval, score) if spread else score
         ratio, p = (hull(ratio, other), max(p, score_p)) if spread else (other, score_p)
     return Effect(
         interval.estimate,
@@ -97,20 +96,13 @@ def unit_effect(t: Floats, c: Floats, design: Design) -> Effect:
 
 def unit_interval(d: Floats, design: Design, level: float) -> Interval:
     """The interval of `unit_effect` alone, from the differences of the units [units]."""
+    if d.size < 2 or not varies(d):
+        return mean_interval(d, level, design.score(level) if d.size else None)
     interval = mean_interval(d, level)
-    spread = d.size > 1 and varies(d)
-    if not d.size or (spread and not design.few_changes):
+    if not design.few_changes:
         return interval
-    score = _score(design, interval.estimate, d.size, level, spread=spread)
-    return hull(interval, score) if spread else score
-
-
-def _score(design: Design, estimate: float, units: int, level: float, *, spread: bool) -> Interval:
-    """The score interval of the design, which holds the estimate, with the reason why it is needed. spread: whether the
-    units differ."""
-    found = design.score(level)
-    reason = "fewer than 5 answers differ" if spread else "one unit" if units < 2 else "zero variance"
-    return Interval(estimate, min(found.low, estimate), max(found.high, estimate), f"{found.method} ({reason})")
+    score = design.score(level)
+    return hull(interval, replace(score, method=f"{score.method} (fewer than 5 answers differ)"))
 
 
 def inverted_p(bounds: Callable[[float], tuple[float, float]]) -> float:
