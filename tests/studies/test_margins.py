@@ -202,7 +202,21 @@ def test_samples_are_compared_by_their_mean(cli: Cli, tmp_path: Path) -> None:
         rows = ["id,asked,text,target,correct,score,repeat"]
         rows += [f"q{i},Sum {i}?,It is {i},{i},{right[s]},0.{1 + s}{i % 10},{s}" for i in range(30) for s in range(3)]
         (tmp_path / f"{name}.csv").write_text("\n".join(rows) + "\n")
-        passes(cli("import", "csv", tmp_path / f"{name}.csv", "--model", name, "--run", name, "--as", "sums"))
+        passes(
+            cli(
+                "import",
+                "csv",
+                tmp_path / f"{name}.csv",
+                "--model",
+                name,
+                "--run",
+                name,
+                "--as",
+                "sums",
+                "--benchmark",
+                "none",
+            )
+        )
     values = {row["of"]: row for row in compare("one", "two").values.iter_rows(named=True)}
     assert (values["samples"]["value_a"], values["samples"]["value_b"]) == pytest.approx((2 / 3, 1 / 3))
     assert values["grades"]["value_a"] == pytest.approx(0.2 + 0.045), "the mean over the samples of every question"
