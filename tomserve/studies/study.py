@@ -109,10 +109,15 @@ def overall_accuracy(tables: Tables) -> pl.DataFrame:
     return frame.sort(place.min().over("model"), pl.col("strategy") != BASELINE, maintain_order=True)
 
 
+def overall_verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
+    """The verdicts of a study that has none of its own: a line for each strategy, and whether reasoning helps."""
+    return model_verdicts(tables, context, lambda own: ())
+
+
 def model_verdicts(
     tables: Tables,
     context: Context,
-    cards: Callable[[dict[str, pl.DataFrame]], Iterable[Card]] = lambda own: (),
+    cards: Callable[[dict[str, pl.DataFrame]], Iterable[Card]],
     whole: str = "",
     plain: Sequence[str] = (),
 ) -> Sequence[Verdict]:
@@ -272,9 +277,8 @@ class Study:
     # Makes the report's figures; without it the report draws accuracy by strategy and by columns of few values, and
     # paired effects.
     figures: Callable[[Tables, Context], Sequence[Figure]] | None = None
-    # Makes the verdicts that the report begins with, one for each model; without it a line for each strategy, and
-    # whether reasoning helps.
-    verdicts: Callable[[Tables, Context], Sequence[Verdict]] = model_verdicts
+    # Makes the verdicts that the report begins with, one for each model.
+    verdicts: Callable[[Tables, Context], Sequence[Verdict]] = overall_verdicts
     # What a guesser gets right of the asked items, each given once, in any order.
     chance: Callable[[Iterable[ItemOutline]], Chance] = by_choices
     versions: Versions | None = None  # so that the report can set versions of a question beside the original
