@@ -382,8 +382,8 @@ def _dimensions(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> 
     data: list[Row] = []
     for row in single:
         name = f"{row['dimension']}, {row['benchmark']}" if several else row["dimension"]
-        rule, chance = _greater(row, "constant", "surface"), finite_or_none(row.get("chance"))
-        other = None if rule is None or chance is None else finite_or_none(correct_for_chance(rule, chance))
+        rule, guess = _greater(row, "constant", "surface"), finite_or_none(row.get("chance"))
+        other = None if rule is None or guess is None else finite_or_none(correct_for_chance(rule, guess))
         data.append({**row, "row": name, "other": other})
     columns = ("row", "strategy", "corrected", "corrected_low", "corrected_high")
     return small_multiples(figure, data, columns, Axis("share right, corrected for chance", (0, 1)))

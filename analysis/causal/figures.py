@@ -38,7 +38,7 @@ def lines(
     """A chart of lines over layers; whatever lies beyond the axis is drawn at its end. drawn: the values by series, in
     the order of the legend; the first is drawn thick and with its interval as a band, the others thin. domain: the ends
     of the axis. axis: its title. at: where a line of reference lies. least: how wide it is at least, in pixels."""
-    curves = []
+    curves: list[Curve] = []
     for key in keys_of(list(drawn)):
         spots = sorted(drawn[key.name], key=lambda spot: spot.x)
         curves.append(Curve(key, tuple(spots), strong=not curves, band=not curves))

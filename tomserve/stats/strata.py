@@ -194,8 +194,8 @@ def _without_fit(data: ArmSums) -> Effect:
         return Interval(t - c, min(found.low, t - c), max(found.high, t - c), f"{found.method} (no residual variance)")
 
     found, p, tasks = score(0.95), inverted_p(lambda level: score(level).bounds), data.answers.size
-    shares, few = (t, c, ratio_from_difference(t, c, *found.bounds)), min(treated.size, control.size) < FEW
-    return Effect(t - c, *found.bounds, p, math.nan, math.nan, *shares, tasks, tasks, found.method, few)
+    ratio, few = ratio_from_difference(t, c, *found.bounds), min(treated.size, control.size) < FEW
+    return Effect(t - c, *found.bounds, p, math.nan, math.nan, t, c, ratio, tasks, tasks, found.method, few)
 
 
 def mantel_haenszel(sums: ArmSums) -> tuple[float, float]:
