@@ -11,10 +11,14 @@ program or module that the run brought, and a command that needs too long or too
 from __future__ import annotations
 
 import contextlib
+import functools
+import gc
 import hashlib
+import importlib
 import io
 import json
 import os
+import pkgutil
 import platform
 import resource
 import select
@@ -32,8 +36,6 @@ from random import Random
 from typing import Any
 
 from _mutating import mutate
-
-from tests.helpers import prepared
 
 SECONDS, MEMORY = 60.0, 3 << 30
 """So long one command may take, and so many bytes more than before it may use."""
@@ -184,16 +186,6 @@ def _python(run: Path) -> None:
 # ── one changed run, in a process of its own ────────────────────────────────────────────────────────────────────────
 
 OPENED = ("open", "os.remove", "os.rename", "os.chmod", "os.truncate", "os.mkdir", "os.rmdir", "shutil.rmtree")
-EXECUTED = (
-    "exec",
-    "compile",
-    "import",
-    "pickle.find_class",
-    "subprocess.Popen",
-    "os.system",
-    "os.exec",
-    "os.posix_spawn",
-)
 
 
 def _watch(run: Path, victim: Path, told: Callable[[str], None]) -> None:
@@ -417,6 +409,31 @@ def _feed(pipe: Any, seeds: Sequence[str]) -> None:
         pipe.write("\n".join(seeds).encode())
 
 
+LAZY = (
+    *("httptools", "httpx", "jinja2", "openai", "polars", "rich.console", "rich.table"),
+    *("scipy.optimize", "scipy.stats", "uvloop"),
+)
+"""What modules of tomserve import in the functions that need it, and not when they are imported themselves."""
+
+OTHERS = ("tomserve.causal", "tomserve.serving.dbrx", "tomserve.serving.vllm_cli", "tomserve.__main__")
+"""What is imported where it is needed alone: it imports torch, or is there to change vLLM, or runs a command."""
+
+
+def _import_everything() -> None:
+    """Import what commands import, and read the stages of the dataset, so that no copy does either again."""
+    import tomserve
+    from tomserve.benchmarks.perturbed import stages
+
+    modules = (one.name for one in pkgutil.walk_packages(tomserve.__path__, "tomserve."))
+    for name in (*LAZY, *(name for name in modules if not name.startswith(OTHERS))):
+        importlib.import_module(name)
+    vars(stages)["load_stage"] = functools.cache(stages.load_stage)
+    for stage in stages.load_stages():
+        stage.items()
+    gc.collect()
+    gc.freeze()  # no collection in a copy then writes to the memory of all this, which would be copied
+
+
 def main() -> None:
     """Read seeds from standard input, and print what is found as lines of JSON."""
     folder = Path(sys.argv[1])
@@ -430,7 +447,7 @@ def main() -> None:
         assert os.waitpid(pid, 0)[1] == 0, "the runs to change could not be made"
     server, url = _endpoint()
     try:
-        prepared._everything()
+        _import_everything()
         platform.processor()  # which starts a program, once
         for seed in seeds:
             for told in _guarded(seed, folder, url, int(sys.argv[2])):

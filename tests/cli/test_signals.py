@@ -13,7 +13,6 @@ import pytest
 from tests.conftest import Endpoint
 from tests.helpers import shots
 from tests.helpers.command import environment
-from tests.helpers.prepared import prepared
 
 AT = """
 import os, signal, sys
@@ -72,7 +71,7 @@ SHOTS = [(command, phase) for command, phases in PHASES.items() for phase in pha
 
 @pytest.fixture
 def range_(endpoint: Endpoint, tmp_path: Path) -> shots.Range:
-    return shots.ready(tmp_path, endpoint, items=12, within=prepared())
+    return shots.ready(tmp_path, endpoint, items=12)
 
 
 @pytest.mark.parametrize(("command", "phase"), SHOTS)
@@ -81,10 +80,11 @@ def test_in_every_phase(range_: shots.Range, command: str, phase: str) -> None:
     before = SECOND if command == "score" else ""
     shutil.rmtree(Path(os.environ["XDG_CACHE_HOME"]) / "tomserve/scores", ignore_errors=True)
     began = time.monotonic()
-    words = ["-c", AT.format(before=before), *range_.commands[command], PHASES[command][phase], str(number.value)]
+    program = [sys.executable, "-c", AT.format(before=before)]
     done = subprocess.run(
-        [*prepared(), *words], cwd=range_.folder, env=range_.surroundings(), capture_output=True, text=True, check=False
-    )
+        [*program, *range_.commands[command], PHASES[command][phase], str(number.value)],
+        cwd=range_.folder, env=range_.surroundings(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
     shot = shots.Shot(
         command, number, 0, True, time.monotonic() - began, done.returncode, done.stdout, done.stderr, [], 20
     )
@@ -110,7 +110,7 @@ def test_a_signal_that_no_function_of_python_sees_ends_the_process(tmp_path: Pat
         "app.build_app = lambda *names: command; main()\n"
     )
     done = subprocess.run(
-        [*prepared(), "-c", script, str(tmp_path / "in")],
+        [sys.executable, "-c", script, str(tmp_path / "in")],
         env=environment(tmp_path),
         capture_output=True,
         text=True,

@@ -1,14 +1,20 @@
-"""The command line in a process of its own."""
+"""The command line: in a process of its own, or in this one."""
 
+import contextlib
+import io
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import orjson
+
+from tomserve.cli import main
 
 TOMSERVE = [sys.executable, "-m", "tomserve"]
 
@@ -22,6 +28,33 @@ def tomserve(runs: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*TOMSERVE, *arguments], env=environment(runs), capture_output=True, text=True, timeout=500, check=False
     )
+
+
+def run_here(
+    words: Sequence[str], folder: Path, env: Mapping[str, str], run: Callable[[], object] = main
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in this process, which has imported everything, as a new one would run it from that folder with that
+    environment. run: what it does; by default what `tomserve` does, whose name and arguments the words are."""
+    streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    code: object = 0
+    try:
+        with (
+            mock.patch.dict(os.environ, env, clear=True),
+            mock.patch.object(sys, "argv", [*words]),
+            mock.patch.object(sys.modules["__main__"], "__package__", ""),  # else help names pytest
+            contextlib.chdir(folder),
+            contextlib.redirect_stdout(streams[0]),
+            contextlib.redirect_stderr(streams[1]),
+        ):
+            run()
+    except SystemExit as ended:
+        code = ended.code
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    out, err = (stream.buffer.getvalue().decode() for stream in streams)  # type: ignore[attr-defined]
+    return subprocess.CompletedProcess(words, code if isinstance(code, int) else int(code is not None), out, err)
 
 
 def ready(record: Path) -> bool:

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -13,10 +12,10 @@ from pathlib import Path
 
 from tests.conftest import ROOT, Endpoint
 from tests.helpers import batches, harnesses, tombench
+from tests.helpers.command import run_here
 from tests.helpers.dyntom import write_trials
 from tests.helpers.examples import shortened
 from tests.helpers.foreign_files import REAL
-from tests.helpers.prepared import prepared
 from tests.helpers.ssh import new_key
 from tomserve import benchmarks
 
@@ -62,11 +61,6 @@ PUBLISHED = {
 
 SIGNS = shutil.which("ssh-keygen") is not None or os.environ.get("NEED_SSH") == "1"
 """Whether a reader can sign: commands with a key are left out where ssh-keygen is missing, but never in CI."""
-
-WITH_TORCH = ("causal", "functional")
-"""Commands that look inside a model: they and the programs of their pages are new processes. They take long because of
-what they compute, so that a copy of a process that has imported torch saves hardly anything."""
-
 
 _NAMED = re.compile(r"# ([\w/-]+\.py)\n")
 
@@ -128,7 +122,6 @@ class Reader:
     endpoint: Endpoint
     begun: Path | None = None
     said: list[str] = field(default_factory=list)
-    _typed: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.endpoint.models = ["reference", "my-model"]
@@ -150,7 +143,7 @@ class Reader:
             shutil.rmtree(reader.runs / name)
         first = ["eval", "--base-url", endpoint.url, "--model", "reference", "--limit", "11", "--no-report"]
         for asked in (first, [*first, "--benchmark", "perturbed"]):
-            reader._run([str(reader.venv / "bin/tomserve"), *asked], " ".join(asked))
+            reader._run(["tomserve", *asked], " ".join(asked))
         return reader.runs
 
     def _environment(self) -> None:
@@ -159,6 +152,7 @@ class Reader:
         for name, mode in (("bin/python", 0o755), ("bin/tomserve", 0o755), (".core", 0o644), (".dev", 0o644)):
             (self.venv / name).touch(mode)
         (self.venv / "bin/python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')  # a link has no packages
+        (self.venv / "bin/tomserve").write_text(f'#!/bin/sh\nexec {sys.executable} -m tomserve "$@"\n')
 
     def _files(self) -> None:
         """What pages suppose that a reader has: runs, prompts to copy, another tool's answers, files of others."""
@@ -205,7 +199,8 @@ class Reader:
             self.type(command)
         program = re.sub(r"budget=\d+", f"budget={BUDGET}", "\n".join(programs(page)))
         if program := program.replace(ADDRESS, self.endpoint.url):
-            self._run([*self._python("-c"), "-c", program], program)
+            code = compile(program, "<page>", "exec")
+            self._keep(run_here(["-c"], self.folder, self.env, lambda: exec(code, {"__name__": "__main__"})), program)
 
     def type(self, command: str) -> None:
         """Run a command as written, but for the address of the endpoint, and with a limit where it asks all questions."""
@@ -277,17 +272,15 @@ class Reader:
         return path
 
     def _run(self, words: list[str], shown: str) -> None:
-        python = self._python(words[1])
-        (self.venv / "bin/tomserve").write_text(f'#!/bin/sh\nexec {shlex.join(python)} -m tomserve "$@"\n')
-        done = subprocess.run(words, env=self.env, cwd=self.folder, capture_output=True, text=True, check=False)
+        if words[0] == "tomserve":
+            done = run_here(words, self.folder, self.env)
+        else:
+            done = subprocess.run(words, env=self.env, cwd=self.folder, capture_output=True, text=True, check=False)
+        self._keep(done, shown)
+
+    def _keep(self, done: subprocess.CompletedProcess[str], shown: str) -> None:
         assert done.returncode == 0, f"{shown}: {done.stdout}{done.stderr}"
         self.said.append(done.stdout)
-
-    def _python(self, kind: str) -> list[str]:
-        """What runs a command of that kind, such as `score`, or a program (-c)."""
-        self._typed.add(kind)
-        inside = kind in WITH_TORCH or (kind == "-c" and not self._typed.isdisjoint(WITH_TORCH))
-        return [sys.executable] if inside else prepared()
 
 
 def _more_paths() -> list[str]:

@@ -2,14 +2,11 @@
 
 import contextlib
 import signal
-import subprocess
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.conftest import Endpoint, make_item
-from tests.helpers.command import environment
+from tests.helpers.command import environment, run_here
 from tomserve.items import write_items
 
 WITHIN = 2.0
@@ -82,17 +79,12 @@ class Range:
         return found
 
 
-def run(folder: Path, *arguments: str, within: Sequence[str] = (sys.executable,)) -> None:
-    """Run a command that has to succeed. within: the words that start Python."""
-    command = [*within, "-m", "tomserve", *arguments]
-    subprocess.run(command, env=environment(folder / "runs"), cwd=folder, check=True, capture_output=True)
-
-
-def ready(folder: Path, endpoint: Endpoint, items: int = 120, within: Sequence[str] = (sys.executable,)) -> Range:
-    """A place with a run of so many questions, and commands of every kind. within: the words that start Python."""
+def ready(folder: Path, endpoint: Endpoint, items: int = 120) -> Range:
+    """A place with a run of so many questions, and commands of every kind."""
     write_items(folder / "items.jsonl", [make_item(number) for number in range(items)])
     asking = ["--base-url", endpoint.url, "--benchmark", "items", "--path", str(folder / "items.jsonl")]
-    run(folder, "eval", *asking, "--run", "whole", "--no-report", "--quiet", within=within)
+    words = ["tomserve", "eval", *asking, "--run", "whole", "--no-report", "--quiet"]
+    run_here(words, folder, environment(folder / "runs")).check_returncode()
     endpoint.delay = 0.03
     write = str(folder / "out")
     commands = {
