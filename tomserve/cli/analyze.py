@@ -64,7 +64,6 @@ def score(
     reader_sample: Annotated[
         int | None,
         typer.Option(
-            metavar="N",
             min=0,
             help="How many replies that the rules have read the reader reads, too, to see how far both agree. "
             "Default: 100.",

@@ -137,7 +137,7 @@ def functional(
     ] = None,
     cases: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="At most this many false-belief questions inside. Default: all of them."),
+        typer.Option(min=1, help="At most this many false-belief questions inside. Default: all of them."),
     ] = None,
     layers: shared.LayersOption = None,
     alphas: shared.AlphasOption = None,

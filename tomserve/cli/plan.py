@@ -26,10 +26,10 @@ def plan(
     models: Annotated[int, typer.Option(min=1, help="Number of models.")] = 1,
     requests: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Plan an evaluation of so many requests on a cluster, rather than a study."),
+        typer.Option(help="Plan an evaluation of so many requests on a cluster, rather than a study."),
     ] = None,
     nodes: Annotated[
-        int | None, typer.Option(metavar="N", help="On so many nodes; without --requests, all of the benchmark.")
+        int | None, typer.Option(help="On so many nodes; without --requests, all of the benchmark.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="Preset of the model, for a rough guess of a node's speed.")] = None,
     gpus: Annotated[
@@ -67,9 +67,7 @@ def plan(
     lost: Annotated[
         float | None, typer.Option(metavar="SHARE", help="Share that is asked twice as nodes fail. Default: 0.05.")
     ] = None,
-    part_rows: Annotated[
-        int | None, typer.Option(metavar="N", help="Most requests in one part. Default: 500000.")
-    ] = None,
+    part_rows: Annotated[int | None, typer.Option(help="Most requests in one part. Default: 500000.")] = None,
     part_hours: Annotated[
         float | None, typer.Option(metavar="N", help="Most hours that one part takes. Default: 4.")
     ] = None,

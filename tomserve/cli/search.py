@@ -33,9 +33,7 @@ def search(
         str | None,
         typer.Option(help="Benchmark with a generator, whose design is explored. Default: stories about beliefs."),
     ] = None,
-    budget: Annotated[
-        int | None, typer.Option(metavar="N", help="Questions in all; half of them confirm. Default: 2000.")
-    ] = None,
+    budget: Annotated[int | None, typer.Option(help="Questions in all; half of them confirm. Default: 2000.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the stories and of the draws.")] = 0,
     strategy: Annotated[str | None, typer.Option(help="Prompting strategy. Default: vanilla.")] = None,
     export: Annotated[

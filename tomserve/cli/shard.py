@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 @with_groups
 def shard(
     *,
-    parts: Annotated[int | None, typer.Option(min=1, metavar="N", help="How many parts to make.")] = None,
+    parts: Annotated[int | None, typer.Option(min=1, help="How many parts to make.")] = None,
     part_tokens: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="About how many tokens a part may have, instead of how many there are."),
+        typer.Option(min=1, help="About how many tokens a part may have, instead of how many there are."),
     ] = None,
     config: ConfigOption = None,
     run: Annotated[
@@ -85,7 +85,6 @@ def work(
         list[int] | None,
         typer.Option(
             min=0,
-            metavar="N",
             help="Number of a part to ask, from 0; repeatable. Default: one after the other of those that are not "
             "complete and that nobody else asks.",
         ),

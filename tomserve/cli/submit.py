@@ -65,7 +65,7 @@ def ray(
         float | None, typer.Option(min=0, metavar="N", help="Cores that a part takes. Default: 4 a GPU, else 1.")
     ] = None,
     max_restarts: Annotated[
-        int, typer.Option(min=0, max=1000, metavar="N", help="How often a part is begun again that was not completed.")
+        int, typer.Option(min=0, max=1000, help="How often a part is begun again that was not completed.")
     ] = 3,
     to: Annotated[
         str | None,
@@ -221,9 +221,7 @@ def _dividing(command: Callable[..., int]) -> Callable[..., int]:
 def slurm(
     *,
     name: NameArgument,
-    nodes: Annotated[
-        int, typer.Option(min=1, max=10_000, metavar="N", help="How many parts are asked at once at most.")
-    ] = 1,
+    nodes: Annotated[int, typer.Option(min=1, max=10_000, help="How many parts are asked at once at most.")] = 1,
     gpus: Annotated[
         str | None,
         typer.Option(
@@ -234,7 +232,7 @@ def slurm(
     ] = None,
     cpus: Annotated[
         int | None,
-        typer.Option(min=1, max=4096, metavar="N", help="Cores of each task. Default: 4 a GPU, without GPUs 2."),
+        typer.Option(min=1, max=4096, help="Cores of each task. Default: 4 a GPU, without GPUs 2."),
     ] = None,
     mem: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory of each node of a task, such as 64G.")] = None,
     time: Annotated[
@@ -254,7 +252,7 @@ def slurm(
         ),
     ] = 120,
     tries: Annotated[
-        int, typer.Option(min=1, max=1000, metavar="N", help="After how many starts without an answer a task gives up.")
+        int, typer.Option(min=1, max=1000, help="After how many starts without an answer a task gives up.")
     ] = 3,
     sbatch: Annotated[
         list[str] | None,
