@@ -378,7 +378,6 @@ REPLIES: dict[str, Behaviour] = {
         says=["12 of 12", "everything is in", "--max-tokens"],
         most=3 * ALL,
     ),
-    "no text at all": Behaviour(always(chat(None)), right=0, code=2, says=["first 8", "no text"], most=3 * ALL),
     "no choices for a schema": Behaviour(
         lambda asked: {**chat(), "choices": None} if asked.format == "json_schema" else None,
         schemas=(),
@@ -395,27 +394,10 @@ REPLIES: dict[str, Behaviour] = {
 }
 """What a reply may look like."""
 
-ALTERNATE = "Conversation roles must alternate user/assistant/user/assistant/..."
-POSITIVE = "Input validation error: `temperature` must be strictly positive"
 TOO_MANY = "max_tokens is too large: 256. This model supports at most 128 completion tokens."
 A_DAY = "Rate limit reached on tokens per day (TPD): Limit 100000. Please try again in 2h15m0s."
 
 REFUSED: dict[str, Behaviour] = {
-    "roles that must alternate": Behaviour(
-        when(lambda asked: "system" in asked.roles, refusal(400, ALTERNATE)),
-        adaptations=["system_in_user", "strict_schema"],
-    ),
-    "two fields refused in one sentence": Behaviour(
-        when(
-            lambda asked: {"seed", "temperature"} & set(asked.body),
-            refusal(400, "Unsupported parameter(s): `seed`, `temperature`"),
-        ),
-        adaptations=["no_temperature", "no_seed", "strict_schema"],
-    ),
-    "a temperature above 0 wanted": Behaviour(
-        when(lambda asked: asked.body.get("temperature") == 0, (422, {"error": POSITIVE})),
-        adaptations=["no_temperature", "strict_schema"],
-    ),
     "too many tokens wanted": ended(
         when(lambda asked: asked.body.get("max_tokens", 0) > 128, refusal(400, TOO_MANY)),
         "at most 128 completion tokens",
@@ -424,15 +406,6 @@ REFUSED: dict[str, Behaviour] = {
         refuses("reasoning_effort", refusal(400, "Unrecognized request argument supplied: reasoning_effort")),
         "--reasoning-effort: leave it out",
         options={"reasoning_effort": "low"},
-    ),
-    "a further field refused": ended(
-        refuses("top_k", refusal(400, "Unrecognized request argument supplied: top_k")),
-        "'top_k'",
-        "--extra-body",
-        options={"extra_body": {"top_k": 1}},
-    ),
-    "a region that is not served": ended(
-        lambda asked: refusal(403, "Country, region, or territory not supported"), "territory not supported"
     ),
     "a schema refused": Behaviour(
         when(lambda q: q.format, refusal(400, "response_format is not supported", param="response_format")),

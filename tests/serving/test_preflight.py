@@ -95,6 +95,9 @@ NO_SCHEMA = says(500, "response_format type must be text or json_object", format
 UNKNOWN = says(400, 'Unknown name "structured_outputs"', has("structured_outputs"))
 TYPES = says(400, "Invalid schema for response_format 'answer': schema must have a 'type' key", untyped)
 NO_SYSTEM = says(400, "System role not supported", system)
+ALTERNATE = says(400, "Conversation roles must alternate user/assistant/user/assistant/...", system)
+BOTH = says(400, "Unsupported parameter(s): `seed`, `temperature`", lambda body: {"seed", "temperature"} & set(body))
+POSITIVE = says(422, "Input validation error: `temperature` must be strictly positive", has("temperature"))
 STRANGE = says(422, "logit_bias is wrong here", lambda body: True)
 
 
@@ -112,7 +115,10 @@ def nowhere(body: Body) -> Any:
         (lambda body: None, anywhere, (), "on", ()),
         (NO_MAX, anywhere, (), "on", ("max_completion_tokens",)),
         (first(NO_MAX, NO_HEAT, no_seed), anywhere, (), "on", ("max_completion_tokens", "no_temperature", "no_seed")),
+        (BOTH, anywhere, (), "on", ("no_temperature", "no_seed")),
+        (POSITIVE, anywhere, (), "on", ("no_temperature",)),
         (NO_SYSTEM, anywhere, (), "on", ("system_in_user",)),
+        (ALTERNATE, anywhere, (), "on", ("system_in_user",)),
         (TYPES, anywhere, (), "on", (STRICT,)),
         (first(NO_SYSTEM, TYPES), anywhere, (STRICT,), "on", ("system_in_user", STRICT)),
         (says(400, "strict is unknown", lambda body: "strict" in str(body)), anywhere, (STRICT,), "on", ()),
@@ -124,7 +130,7 @@ def nowhere(body: Body) -> Any:
         (NO_FORMAT, nowhere, (), "auto", ("no_schema",)),
         (NO_FORMAT, nowhere, (), "on", r"in any known way, HTTP 400: response_format is not supported.*--schema off"),
         (STRANGE, nowhere, (), "auto", r"was refused with HTTP 422: logit_bias is wrong here"),
-        (says(400, "top_k is unknown", has("top_k")), nowhere, (), "on", r"field 'top_k' comes from the model's preset"),
+        (says(400, "top_k is unknown", has("top_k")), nowhere, (), "on", r"'top_k' comes from .*--extra-body"),
         (says(401, "no", lambda body: True), nowhere, (), "on", "the key, HTTP 401: no"),
         (says(400, "max_tokens or model output limit was reached", lambda body: True), nowhere, (), "on", ()),
     ],
