@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import GeneratorType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
@@ -26,6 +26,8 @@ from tomserve.prompting.conversation import Conversation, Message, Program, Repl
 from tomserve.prompting.folder import TURN_PARTS, Folder, TurnFile
 from tomserve.prompting.persons import people_of
 from tomserve.prompting.templates import Template, drop_sentences, environment
+
+T = TypeVar("T")
 
 VARIABLES = ("story", "question", "choices", "factors", "benchmark", "people", "person")
 """The variables that the templates of every part see; a shared turn's see only those that it is shared by."""
@@ -81,7 +83,8 @@ class NamedTurn:
         texts = [tuple(message["content"] for message in one) for one in self._demonstrations]
         self._ranks = [sorted(texts).index(text) for text in texts]
         self._schema = _remember(self.schema, self._parsed_schema)
-        self._opening = _remember(self.system, self._rendered_opening)
+        self.fixed_opening = _remember(self.system, self._rendered_opening)
+        """What of the opening is the same for all stories: all of it, unless demonstrations are drawn for each."""
 
     def variables(self, item: Item) -> dict[str, Any]:
         """The variables of an item that the templates see."""
@@ -117,27 +120,24 @@ class NamedTurn:
             return [self.fixed_opening(variables)]
         return [[*self.fixed_opening(variables), *shown] for shown in self._demonstrations]
 
-    def fixed_opening(self, variables: Mapping[str, Any]) -> list[Message]:
-        """What of the opening is the same for all stories: all of it, unless demonstrations are drawn for each."""
-        opening: list[Message] = self._opening(variables)
-        return opening
-
     def alternative(self, variables: Mapping[str, Any]) -> int:
         """Which of the alternative demonstrations a story gets, drawn by a digest of its sentences and a fixed seed."""
-        several = len(self._demonstrations)
-        return _drawn(tuple(variables["story"])) % several if several > 1 else 0
+        if (several := len(self._demonstrations)) < 2:
+            return 0
+        story = "\x1f".join(variables["story"]).encode()
+        return int.from_bytes(hashlib.blake2b(story, digest_size=8, salt=ROTATION_SEED).digest(), "big") % several
 
     def varying(self, variables: Mapping[str, Any]) -> tuple[Any, ...]:
         """What of the opening depends on the item: the system text, and the demonstration's place in the order of their
         texts (so that those which begin alike stand together)."""
-        system = (self._opening(variables)[0]["content"],) if self._varies else ()
+        system = (self.fixed_opening(variables)[0]["content"],) if self._varies else ()
         return (*system, self._ranks[self.alternative(variables)]) if len(self._demonstrations) > 1 else system
 
     def _rendered_opening(self, variables: Mapping[str, Any]) -> list[Message]:
         shown = self._demonstrations[0] if len(self._demonstrations) == 1 else []
         if self.system is None:
             return [*shown]
-        return [_system_message(self.system.render(variables)), *shown]
+        return [{"role": "system", "content": self.system.render(variables)}, *shown]
 
     def _parsed_schema(self, variables: Mapping[str, Any]) -> dict[str, Any] | None:
         if self.schema is None:
@@ -145,38 +145,23 @@ class NamedTurn:
         return _parse_schema(self.schema.render(variables), self.schema.path)
 
 
-def _remember(
-    template: Template | None, make: Callable[[Mapping[str, Any]], Any]
-) -> Callable[[Mapping[str, Any]], Any]:
+def _remember(template: Template | None, make: Callable[[Mapping[str, Any]], T]) -> Callable[[Mapping[str, Any]], T]:
     """The function `make`, of the variables that the template uses, with a memory: many items share these."""
     uses = sorted(template.uses) if template is not None else []
     if not _PLAIN.issuperset(uses):
         return make
 
     @lru_cache(maxsize=REMEMBERED)
-    def remembered(*values: Any) -> Any:
+    def remembered(*values: Any) -> T:
         return make(dict(zip(uses, values, strict=True)))
 
-    def recall(variables: Mapping[str, Any]) -> Any:
+    def recall(variables: Mapping[str, Any]) -> T:
         try:
             return remembered(*[variables[name] for name in uses])
         except (KeyError, TypeError):  # a program gave a list, or a shared turn lacks the variable
             return make(variables)
 
     return recall
-
-
-@lru_cache(maxsize=REMEMBERED)
-def _system_message(text: str) -> Message:
-    """The same message for the same text, so that what was made of it before is found again."""
-    return {"role": "system", "content": text}
-
-
-@lru_cache(maxsize=REMEMBERED)
-def _drawn(story: tuple[str, ...]) -> int:
-    """A number that is drawn for a story by a fixed seed."""
-    digest = hashlib.blake2b("\x1f".join(story).encode(), digest_size=8, salt=ROTATION_SEED).digest()
-    return int.from_bytes(digest, "big")
 
 
 @lru_cache(maxsize=REMEMBERED)  # many items share a schema, which mostly depends on choices and sentence count
