@@ -24,4 +24,4 @@ def vllm(*extra: str) -> Iterator[tuple[str, str]]:
         Server(command, host="127.0.0.1", port=port, log=Path(scratch) / "server.log") as server,
     ):
         print(f"  vLLM healthy after {wait_healthy([server], lambda _: None):.0f} s", flush=True)
-        yield server.url, preset.served_name
+        yield server.url, preset.name

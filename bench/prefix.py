@@ -235,7 +235,7 @@ def main() -> int:
             log = Path(scratch) / "server.log"
             with Server(command, host="127.0.0.1", port=port, log=log) as server:
                 wait_healthy([server], lambda _: None)
-                met = compare(server, preset.served_name, size, chosen) and met
+                met = compare(server, preset.name, size, chosen) and met
     return 0 if met else 1
 
 

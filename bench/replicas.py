@@ -277,7 +277,7 @@ def main() -> int:
     if chosen.vllm:
         need("vllm")
     preset = Preset.load("reference")
-    model = preset.served_name if chosen.vllm else "tiny"
+    model = preset.name if chosen.vllm else "tiny"
     if chosen.vllm:
         cores = sorted(os.sched_getaffinity(0))[:2]
         if len(cores) < 2:

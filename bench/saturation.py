@@ -234,7 +234,7 @@ def main() -> int:
         with Server(command, host="127.0.0.1", port=port, log=log) as server:
             took = wait_healthy([server], lambda _: None)
             print(f"server healthy after {took:.0f} s, stream interval {chosen.stream_interval}", flush=True)
-            return 1 if compare(server, command, preset.served_name, folder, chosen) else 0
+            return 1 if compare(server, command, preset.name, folder, chosen) else 0
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ def main() -> None:
             print(f"healthy after {wait_healthy([server], print):.0f} s; {made:.1f} GB of random weights")
             for number in range(options.rounds + 1):
                 limit = options.limit or (544 if found else 32)
-                result = ask(server.url, preset.served_name, runs, f"round{number}", limit)
+                result = ask(server.url, preset.name, runs, f"round{number}", limit)
                 label = "warm-up" if number == 0 else f"round {number}"
                 for name, value in result.items() if number else ():
                     figure(f"{preset.name}, {label}, {name}", value)

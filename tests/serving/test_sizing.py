@@ -29,7 +29,7 @@ def test_the_sum_is_what_it_says() -> None:
 
 
 def test_kv_heads_are_repeated_on_more_gpus_than_there_are() -> None:
-    layout = choose_layout(Preset.load("qwen3-235b-a22b"), A100, 0)
+    layout = choose_layout(Preset.load("qwen3-235b-a22b").model_copy(update={"reasoning": None}), A100)
     assert (layout.tensor, layout.model.shape.kv_heads) == (8, 4)
     assert layout.questions == pytest.approx(4 * layout.cache_gb * 1e6 / (layout.token_kb * layout.tokens_each))
 
@@ -55,12 +55,14 @@ def test_what_is_chosen_fits_and_nothing_smaller_does(name: str, number: int) ->
 
 
 def test_few_gpus_serve_slowly_rather_than_not_at_all() -> None:
-    layout = choose_layout(Preset.load("qwen3-30b-a3b"), A100[:1])
+    preset = Preset.load("qwen3-30b-a3b")
+    layout = choose_layout(preset, A100[:1])
     assert layout.gpus == 1
     assert not layout.comfortable
     assert 0 < layout.questions < IN_FLIGHT
-    assert choose_layout(Preset.load("qwen3-30b-a3b"), A100).gpus == 2
-    assert choose_layout(Preset.load("qwen3-30b-a3b"), A100[:1], thinking=0).comfortable  # thinking takes the memory
+    assert choose_layout(preset, A100).gpus == 2
+    plain = preset.model_copy(update={"reasoning": None})  # thinking takes the memory
+    assert choose_layout(plain, A100[:1]).comfortable
 
 
 def test_heads_are_divided_and_pipelines_come_last() -> None:
@@ -106,12 +108,13 @@ def test_what_is_on_disk_counts_more_than_the_preset(tmp_path: Path, monkeypatch
 def test_a_folder_as_model(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "weights", LLAMA)
     (folder / "model.safetensors").write_bytes(b"x" * 4096)
-    assert describe_model(Preset.load("llama2-70b"), str(folder)).weights_gb == pytest.approx(4e-6)
+    preset = Preset.load("llama2-70b").model_copy(update={"model": str(folder)})
+    assert describe_model(preset).weights_gb == pytest.approx(4e-6)
     for odd in ({"text_config": "x"}, {**LLAMA, "attn_config": ["x"]}, {**LLAMA, "num_attention_heads": 99999}):
         (folder / "config.json").write_bytes(orjson.dumps(odd))
-        choose_layout(Preset.load("llama2-70b").model_copy(update={"model": str(folder)}), A100)
+        choose_layout(preset, A100)
     (folder / "config.json").write_text("{broken")
-    assert describe_model(Preset.load("llama2-70b"), str(folder)).weights_gb == 138
+    assert describe_model(preset).weights_gb == 138
 
 
 @pytest.mark.parametrize(

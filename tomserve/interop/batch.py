@@ -422,7 +422,7 @@ def choose_export(options: EvalOptions, waiting: WaitPolicy) -> tuple[EvalOption
     preset = Preset.lookup(options.model)
     if preset is None:
         return options, Target(options.model, options.revision, None)
-    return options, Target(preset.served_name, options.revision or find_weights(preset).revision, preset)
+    return options, Target(preset.name, options.revision or find_weights(preset).revision, preset)
 
 
 TELL_EVERY = 100_000

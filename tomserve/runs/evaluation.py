@@ -113,7 +113,7 @@ def start_server(
     server = stack.enter_context(Server(command, host="127.0.0.1", port=replica.port, log=folder / "server.log"))
     took = wait_healthy([server], lambda message: note(f"  {message}"))
     note(f"server healthy after {took:.0f} s")
-    reached = endpoint.ask_endpoints([server.url], preset.served_name, chosen.revision)
+    reached = endpoint.ask_endpoints([server.url], preset.name, chosen.revision)
     reached.server |= replica.describe(reached.revision)
     return server, replace(reached, preset=preset, starts=chosen.starts)
 

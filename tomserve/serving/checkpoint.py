@@ -589,21 +589,17 @@ REFERENCE_FILES = ("model.safetensors", "config.json", "tokenizer.json", "tokeni
 def reference_folder() -> Path:
     """The folder of the checkpoint, once its files have been checked against their digest. Raises MachineError where a
     file is missing or is not the one that was shipped."""
-    reference_revision()
-    return _folder()
+    path = content.find("launch/reference/model")
+    if path is None:
+        raise MachineError("launch/reference/model/ is missing; reinstall tomserve")
+    _check_digest(path)
+    return path
 
 
 def reference_revision() -> str:
     """The digest of weights, configuration, tokenizer and template, which serves as the model's revision. Raises
     MachineError where a file is missing or is not the one that was shipped."""
-    return _check_digest(_folder())
-
-
-def _folder() -> Path:
-    path = content.find("launch/reference/model")
-    if path is None:
-        raise MachineError("launch/reference/model/ is missing; reinstall tomserve")
-    return path
+    return _check_digest(reference_folder())
 
 
 @lru_cache(maxsize=4)

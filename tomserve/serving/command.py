@@ -61,7 +61,7 @@ def vllm_command(
     flags: dict[str, Flag] = {
         "host": host,
         "port": port,
-        "served-model-name": preset.served_name,
+        "served-model-name": preset.name,
         "dtype": preset.dtype,
         "max-model-len": preset.max_model_len,
         # Otherwise the repository's generation_config could set a repetition penalty or a limit of tokens unnoticed.

@@ -121,7 +121,7 @@ def _plan_start(model: str | None, revision: str | None, *, start: bool) -> Targ
             f"another one into a preset (`tomserve serve {name} --save`)"
         )
     preset, _ = resolve_preset(name)
-    return Target(preset.served_name, find_weights(preset).revision, preset, starts=name)
+    return Target(preset.name, find_weights(preset).revision, preset, starts=name)
 
 
 def ask_endpoints(
@@ -130,7 +130,7 @@ def ask_endpoints(
     """Ask running endpoints what they serve, and describe them as one server. Raises ServerError where an endpoint
     cannot be used, ConfigError where they serve different models."""
     preset = Preset.lookup(model)
-    wanted = [model, *([preset.served_name, preset.model] if preset else [])]
+    wanted = [model, *([preset.name, preset.model] if preset else [])]
     seconds = ANSWER if waiting is None else waiting.answer
     told = [probe_endpoint(endpoint, wanted, seconds, waiting) for endpoint in endpoints]
     for endpoint, entry in zip(endpoints, told, strict=True):

@@ -69,9 +69,9 @@ def require_engine() -> str:
     return present
 
 
-def is_own_environment(prefix: Path | None = None) -> bool:
+def is_own_environment() -> bool:
     """Whether a Python environment is tomserve's own: `make` has set it up, and left its mark."""
-    return ((prefix or Path(sys.prefix)) / OWN).exists()
+    return (Path(sys.prefix) / OWN).exists()
 
 
 def setup(kind: str | None, note: Callable[[str], None], consent: Callable[[str], bool] | None = None) -> str:

@@ -135,10 +135,6 @@ class Preset(Strict):
         return self
 
     @property
-    def served_name(self) -> str:
-        return self.name
-
-    @property
     def utilization(self) -> float:
         """The share of a GPU's memory that vLLM takes, above 0 and at most 1; the default is that of vLLM 0.32."""
         share = self.flags.get("gpu-memory-utilization", 0.92)

@@ -260,10 +260,10 @@ def serve(wanted: ServeOptions, *, setup: bool, console: Console) -> None:
             wait_healthy([one.server for one in started], tell)
             for one in started:
                 probe = Probe(one.server.url, keys.server_key(wanted.host, insecure=True))
-                learn_adaptations([probe], preset.served_name, [("", PLAIN)], Sampling(), "on")
+                learn_adaptations([probe], preset.name, [("", PLAIN)], Sampling(), "on")
             for one in started:
                 one.write_record(tell)
-                tell(f"serving {preset.served_name} at {one.server.url}")
+                tell(f"serving {preset.name} at {one.server.url}")
             servers = f"these {len(started)} replicas" if len(started) > 1 else "this server"
             tell(f"`make eval` in another terminal finds {servers}; Ctrl-C ends {servers}.")
             _watch(started, tell)
@@ -290,10 +290,8 @@ class _RunningReplica:
             log = None  # then the server writes to this terminal, and a failure cannot be explained from a log
         echo = f"[{replica.port}] " if several else ""
         started = cls(replica, Server(replica.command, host=wanted.host, port=replica.port, log=log, echo=echo))
-        preset, command = replica.preset, replica.command
         with contextlib.suppress(OSError, ConfigError):  # `write_record` tells why, once the model is loaded
-            fields = {"url": started.server.url, "model": preset.served_name, "revision": None, "command": command.argv}
-            started.record = registry.write_record(replica.port, loading=True, **fields)
+            started._write(revision=None, loading=True)
         return started
 
     def __enter__(self) -> _RunningReplica:
@@ -303,20 +301,16 @@ class _RunningReplica:
         self.forget()
         self.server.stop()
 
+    def _write(self, **more: Any) -> Path:
+        one, url = self.replica, self.server.url
+        self.record = registry.write_record(one.port, url=url, model=one.preset.name, command=one.command.argv, **more)
+        return self.record
+
     def write_record(self, say: Callable[[str], None]) -> None:
         """Write the record by which `tomserve eval` finds the server, or say why it will not."""
-        preset, command = self.replica.preset, self.replica.command
         server = self.replica.describe(self.replica.weights.revision)
         try:
-            self.record = registry.write_record(
-                self.replica.port,
-                url=self.server.url,
-                model=preset.served_name,
-                revision=server["revision"],
-                command=command.argv,
-                server=server,
-            )
-            doubt = registry.judge_record(self.record).doubt
+            doubt = registry.judge_record(self._write(revision=server["revision"], server=server)).doubt
         except OSError as error:
             doubt = f"{registry.registry_folder()}: cannot be written ({error.strerror})"
         except ConfigError as error:

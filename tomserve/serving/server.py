@@ -61,13 +61,13 @@ def explain_failure(log: str) -> str | None:
     return jinja2.sandbox.ImmutableSandboxedEnvironment().from_string(advice).render(match.groupdict())
 
 
-def last_error_lines(log: str, lines: int = 3) -> list[str]:
-    """The last lines of a log that are worth showing: those that name an error, or any where none does. Each is cut to
-    its last 200 characters."""
+def last_error_lines(log: str) -> list[str]:
+    """The last three lines of a log that are worth showing: those that name an error, or any where none does. Each is
+    cut to its last 200 characters."""
     plain = (_PREFIX.sub("", line) for line in _lines(log) if not _ORDINARY.match(line))
     spoken = [line.strip() for line in plain if line.strip() and not _NOISE.match(line)]
     errors = [line for line in spoken if re.search(r"\b\w*(?:Error|Exception)\b|\berror\b|ERROR", line)] or spoken
-    return [line[-200:] for line in errors[-lines:]]
+    return [line[-200:] for line in errors[-3:]]
 
 
 _LISTEN = "0A"  # how /proc/net/tcp writes the state of a socket that listens
@@ -93,11 +93,11 @@ def free_port(count: int = 1) -> int:
 
 
 @contextlib.contextmanager
-def reserve_port(port: int, folder: Path | None = None) -> Iterator[None]:
+def reserve_port(port: int) -> Iterator[None]:
     """Keep other `tomserve serve` commands on this machine from taking `port` while this one loads a model, after which
     alone vLLM listens: a locked file in the user's own cache stands for the port. Raises MachineError where it is
     held."""
-    folder = folder or cache_root() / "tomserve/ports"
+    folder = cache_root() / "tomserve/ports"
     name = f"{socket.gethostname()}-{port}.lock"  # several machines may share one home folder
     try:
         files.make_private(folder)

@@ -222,9 +222,9 @@ class Layout:
         return self.questions >= IN_FLIGHT
 
 
-def describe_model(preset: Preset, model: str | None = None) -> ModelSize:
+def describe_model(preset: Preset) -> ModelSize:
     """What is known about a preset's model: from its files where they are on this disk, else from the preset."""
-    where = find_snapshot(model or preset.model, preset.revision)
+    where = find_snapshot(preset.model, preset.revision)
     config = read_json_object(where / "config.json") if where else None
     if where is None or config is None:
         return ModelSize(preset.weights_gb, preset.shape, preset.context, "the preset's figure")
@@ -247,7 +247,7 @@ def cast_factor(config: Mapping[str, Any], dtype: str) -> float:
     return BYTES[dtype] / stored if stored and dtype in BYTES else 1.0
 
 
-def choose_layout(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = None) -> Layout:
+def choose_layout(preset: Preset, gpus: Sequence[Gpu]) -> Layout:
     """Choose how to spread a preset's model over GPUs: the fewest that hold it and IN_FLIGHT questions at a time, else
     what holds most.
 
@@ -259,8 +259,8 @@ def choose_layout(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = No
     >>> over.tensor, over.pipeline, over.nodes
     (8, 2, 2)
 
-    thinking: tokens that a reply may spend on it; None for the preset's number. Raises MachineError, with the
-    arithmetic, where not one question of max_model_len fits, or the GPUs or heads do not allow what the preset asks.
+    Raises MachineError, with the arithmetic, where not one question of max_model_len fits, or the GPUs or heads do not
+    allow what the preset asks.
     """
     model = describe_model(preset)
     if not gpus:
@@ -279,7 +279,7 @@ def choose_layout(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = No
             f"{preset.name}: {heads} cannot be split over {preset.tensor_parallel} GPUs; "
             "choose another --tensor-parallel-size"
         )
-    layouts = list(_layouts(preset, model, gpus, thinking))
+    layouts = list(_layouts(preset, model, gpus))
     fitting = [layout for layout in layouts if _holds_one(layout, preset)]
     if fitting:
         return next((layout for layout in fitting if layout.comfortable), None) or max(
@@ -308,7 +308,7 @@ def choose_layout(preset: Preset, gpus: Sequence[Gpu], thinking: int | None = No
     )
 
 
-def _layouts(preset: Preset, model: ModelSize, gpus: Sequence[Gpu], thinking: int | None) -> Iterator[Layout]:
+def _layouts(preset: Preset, model: ModelSize, gpus: Sequence[Gpu]) -> Iterator[Layout]:
     """Every way to spread the model: the fewest nodes first, then the fewest pipeline stages, since these are slower,
     then the fewest GPUs."""
     smallest = min(gpus, key=lambda gpu: gpu.memory_gb)
@@ -323,7 +323,7 @@ def _layouts(preset: Preset, model: ModelSize, gpus: Sequence[Gpu], thinking: in
         and (over := count_nodes(tensor, pipeline, nodes, each)) is not None
     ]
     for over, pipeline, tensor in sorted(ways):
-        yield replace(_layout(preset, model, smallest, tensor, pipeline, thinking), nodes=over)
+        yield replace(_layout(preset, model, smallest, tensor, pipeline), nodes=over)
 
 
 def count_nodes(tensor: int, pipeline: int, nodes: int, each: int) -> int | None:
@@ -345,12 +345,11 @@ def divides_heads(shape: Shape | None, tensor: int) -> bool:
     return shape.heads % tensor == 0 and (shape.kv_heads % tensor == 0 or tensor % shape.kv_heads == 0)
 
 
-def _layout(preset: Preset, model: ModelSize, gpu: Gpu, tensor: int, pipeline: int, thinking: int | None) -> Layout:
+def _layout(preset: Preset, model: ModelSize, gpu: Gpu, tensor: int, pipeline: int) -> Layout:
     weights = model.weights_gb / (tensor * pipeline)
     use = preset.utilization
     cache = gpu.memory_gb * use - weights - SPARE_GB
-    extra = preset.thinking_tokens() if thinking is None else thinking
-    each = min(preset.max_model_len, TOKENS + extra)
+    each = min(preset.max_model_len, TOKENS + preset.thinking_tokens())
     if model.shape is None:
         return Layout(model, tensor, pipeline, gpu, weights, cache, 0.0, IN_FLIGHT if cache > 0 else 0, each, use)
     s = model.shape
@@ -385,7 +384,7 @@ def suggest_gpus(preset: Preset, gpus: Sequence[Gpu] = ()) -> str:
     each = named[: len(named) // first] or parse_gpus(STUDY)
     for nodes in range(first, min(64, MOST_GPUS // len(each)) + 1):
         over = [replace(gpu, node=node) for node in range(nodes) for gpu in each]
-        if any(_holds_one(layout, preset) for layout in _layouts(preset, model, over, None)):
+        if any(_holds_one(layout, preset) for layout in _layouts(preset, model, over)):
             words = f"{len(each)}x{each[0].name}"
             given = f" --gpus {nodes}x{words}" if nodes > 1 else f" --gpus {words}" if gpus else ""
             what = f"the commands for {nodes} nodes" if nodes > 1 else "the command for a machine"

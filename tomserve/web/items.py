@@ -442,7 +442,7 @@ def preview(item: Item, how: How) -> Preview:
     if how.preset and how.preset not in presets():
         raise ConfigError(one_of("preset", how.preset, presets()))
     preset = Preset.load(how.preset) if how.preset else None
-    model = how.model or (preset.served_name if preset is not None else MODEL)
+    model = how.model or (preset.name if preset is not None else MODEL)
     options = EvalOptions(strategies=(name,), max_tokens=how.max_tokens or None, thinking=how.thinking or None)
     thinking = thinking_budget(preset, model, options.thinking)
     (strategy,) = load_strategies(options, benchmark, preset, thinking)
