@@ -66,16 +66,16 @@ class Checkpoint:
 
 
 def default_dtype(checkpoint: Checkpoint, device: str) -> str:
-    """The data type in which a model is run where nobody names one: bfloat16 on a GPU, and on a CPU that multiplies its
-    matrices by itself where the weights are stored in it; else float32. device: cpu, or any other word for GPUs."""
+    """The data type in which a model is run where nobody names one: bfloat16 on a GPU, and on a CPU that multiplies
+    numbers of it where the weights are stored in it; else float32. device: cpu, or any other word for GPUs."""
     if device != "cpu":
         return "bfloat16"
     return "bfloat16" if checkpoint.dtype == "bfloat16" and multiplies_bfloat16() else "float32"
 
 
 def multiplies_bfloat16() -> bool:
-    """Whether this CPU has a unit for matrices of bfloat16."""
-    return "amx_bf16" in cpu_features()
+    """Whether this CPU multiplies numbers of bfloat16, alone or as matrices, without turning them into float32."""
+    return bool(cpu_features() & {"avx512_bf16", "amx_bf16"})
 
 
 def require_extra() -> None:

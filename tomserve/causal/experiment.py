@@ -55,7 +55,7 @@ FITTING, FITTING_ALPHA = 500, 70
 of width, and for each strength besides. From 100 to 400 cases at widths from 1024 to 8192 one core took between .8 and
 1.4 times as long as that (2026-11-23)."""
 
-BFLOAT16 = 3  # times as fast as in float32 is a CPU that multiplies matrices of bfloat16 by itself
+BFLOAT16 = 2  # times as fast as in float32 is a CPU that multiplies numbers of bfloat16 by itself, at least
 SHARE = 0.25  # of a machine's memory, which the steps of a group of layers may take
 ROW = 14  # bytes that a row of the table takes in Parquet, as measured
 

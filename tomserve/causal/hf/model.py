@@ -45,27 +45,33 @@ class Float32Logits:
     def __init__(self, model: Any) -> None:
         """possible: where the last matrix is a plain linear layer, not spread over processes."""
         self.wanted: list[int] = []
+        self._batch = torch.Size()
         head = model.get_output_embeddings()
         self.possible = head.weight.dtype == torch.float32 or (
             type(head) is nn.Linear and type(head.weight.data) is torch.Tensor and not head.weight.is_meta
         )
         if self.possible and head.weight.dtype != torch.float32:
-            head.register_forward_hook(self._compute)
+            head.register_forward_pre_hook(self._flatten)
+            head.register_forward_hook(self._compute, prepend=True)  # what was flattened last is unflattened first
+
+    def _flatten(self, head: nn.Linear, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor]:
+        """The states as rows: for a batch of one token torch would copy the matrix, which takes ten times as long."""
+        self._batch = inputs[0].shape[:-1]
+        return (inputs[0].flatten(0, -2),)
 
     def _compute(self, head: nn.Linear, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor:
         states = inputs[0].to(head.weight.device, torch.float32)
-        if head.weight.device.type == "cpu" and (logits := self._compute_near(head, states, output)) is not None:
-            return logits
-        parts = [states @ rows.float().T for rows in torch.split(head.weight, SLICE)]
-        logits = torch.cat(parts, dim=-1)
-        return logits if head.bias is None else logits + head.bias.float()
+        logits = self._compute_near(head, states, output) if head.weight.device.type == "cpu" else None
+        if logits is None:
+            logits = torch.cat([states @ rows.float().T for rows in torch.split(head.weight, SLICE)], dim=-1)
+            logits = logits if head.bias is None else logits + head.bias.float()
+        return logits.unflatten(0, self._batch)
 
-    def _compute_near(self, head: nn.Linear, states: torch.Tensor, output: torch.Tensor) -> torch.Tensor | None:
+    def _compute_near(self, head: nn.Linear, states: torch.Tensor, rounded: torch.Tensor) -> torch.Tensor | None:
         """The logits, of which those near each row's largest and those of `wanted` are exact; None where too many are
         near. A product in half precision is summed in float32 and then rounded by half a step."""
-        rounded, states = output.flatten(0, -2), states.flatten(0, -2)
         largest = rounded.amax(dim=-1, keepdim=True)
-        step = NEAR * torch.finfo(output.dtype).eps
+        step = NEAR * torch.finfo(rounded.dtype).eps
         rows, tokens = (rounded >= largest - step * largest.abs()).nonzero(as_tuple=True)
         if len(rows) > MOST_NEAR * len(rounded):
             return None
@@ -73,7 +79,7 @@ class Float32Logits:
         bias = torch.zeros(len(head.weight)) if head.bias is None else head.bias.float()
         logits[rows, tokens] = (states[rows] * head.weight[tokens].float()).sum(dim=-1) + bias[tokens]
         logits[:, self.wanted] = states @ head.weight[self.wanted].float().T + bias[self.wanted]
-        return logits.reshape(output.shape)
+        return logits
 
 
 @contextmanager
