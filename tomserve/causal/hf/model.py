@@ -65,7 +65,7 @@ class Float32Logits:
         if logits is None:
             logits = torch.cat([states @ rows.float().T for rows in torch.split(head.weight, SLICE)], dim=-1)
             logits = logits if head.bias is None else logits + head.bias.float()
-        return logits.unflatten(0, self._batch)
+        return logits.reshape(*self._batch, -1)
 
     def _compute_near(self, head: nn.Linear, states: torch.Tensor, rounded: torch.Tensor) -> torch.Tensor | None:
         """The logits, of which those near each row's largest and those of `wanted` are exact; None where too many are
