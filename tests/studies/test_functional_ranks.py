@@ -70,27 +70,22 @@ def test_models_that_were_asked_something_else_are_not_ranked_with_the_others() 
 
 
 def test_models_that_were_measured_otherwise_are_ranked_by_behaviour_and_stability_alone() -> None:
-    asked = [answers(share(0.8, name), 0.9, model=name, scenarios=40) for name in "abcdef"]
+    """Not g, a deeper network: all layers of it were measured, as of a and b."""
+    asked = [answers(share(0.8, name), 0.9, model=name, scenarios=40) for name in "abcdefg"]
     found = tables(
         *asked,
-        *(inside("a"), inside("b"), inside("c", items=80), inside("d", layers=(2, 3))),
+        *(inside("a"), inside("b"), inside("c", items=80), inside("d", layers=(2, 3)), inside("g", layers=(1, 2, 3))),
         inside("e").with_columns(asked_by=pl.lit("cot")),
         inside("f").filter((pl.col("map").cast(pl.String) != "shuffled_pairs").fill_null(True)),
     )
-    assert ranked(found) == set("abcdef")
-    assert ranked(found, "ftom") == {"a", "b"}
+    assert ranked(found) == set("abcdefg")
+    assert ranked(found, "ftom") == {"a", "b", "g"}
     assert why(found, "ftom") == {
         "c": "was measured on 80 cases instead of 100: repeat with the same --cases",
         "d": "was measured at other layers: repeat with the same --layers",
         "e": "was measured by cot instead of vanilla: repeat with the same strategy",
     }
     assert why(found) == {}
-
-
-def test_networks_of_different_depth_are_compared_where_all_their_layers_were_measured() -> None:
-    found = tables(*(answers(share(0.8, name), 0.9, model=name) for name in "ab"), inside("a"),
-                   inside("b", layers=(1, 2, 3)))  # fmt: skip
-    assert ranked(found, "ftom") == {"a", "b"}
 
 
 def test_few_scenarios_have_no_interval_and_no_rank() -> None:
