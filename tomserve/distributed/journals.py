@@ -2,8 +2,8 @@
 
 Rows are copied as they stand, at about 180 bytes of memory a conversation. Unpacking gives the same bytes back.
 
->>> pack(Path("runs/mine")).ratio                                                                 # doctest: +SKIP
-8.2
+>>> pack(Path("runs/mine")).path                                                                  # doctest: +SKIP
+PosixPath('runs/mine/responses.parquet')
 """
 
 import hashlib
@@ -220,11 +220,6 @@ class PackResult:
     plain: int  # bytes before
     packed: int  # bytes after
     seconds: float
-
-    @property
-    def ratio(self) -> float:
-        """How many times smaller the packed form is."""
-        return self.plain / max(self.packed, 1)
 
 
 def pack(folder: Path, listener: Listener | None = None, *, unfinished: bool = False) -> PackResult:

@@ -31,7 +31,7 @@ from tomserve.runs import progress
 
 NAMESPACE = "tomserve"  # the namespace of Ray in which the conductors have their names
 
-PENDING, RUNNING, FINISHED, FAILED, CANCELLED = ENDINGS = ("PENDING", "RUNNING", "FINISHED", "FAILED", "CANCELLED")
+PENDING, RUNNING, FINISHED, FAILED, CANCELLED = ("PENDING", "RUNNING", "FINISHED", "FAILED", "CANCELLED")
 LEFT = (PENDING, RUNNING)  # the states of parts that are still asked, or going to be
 LOG = "ray/{:04}.txt"  # the file beside the parts in which the task of a part keeps what `tomserve work` says
 LINGER = 3600.0  # seconds for which a conductor answers `tomserve status` after its last part has ended

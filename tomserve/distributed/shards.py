@@ -329,9 +329,6 @@ class Partitions:
                 read_table(str(path))
             raise
 
-    def bytes(self) -> int:
-        return sum(path.stat().st_size for path in self.files)
-
     def _one(self, path: Path, kinds: dict[str, pl.DataType]) -> pl.LazyFrame:
         table = _table(path)
         there = table.collect_schema()

@@ -239,10 +239,11 @@ class ServerChanges:
 
     def answering(self, models: Collection[str]) -> ModelGuard:
         """The comparison of the models that replies name. models: the names in the run's earlier replies."""
-        return ModelGuard(models, self._another_model if self.accepted else None)
 
-    def _another_model(self, endpoint: str, before: list[str], name: str) -> None:
-        self.note({"what": "model named by replies", "before": before, "now": name, "endpoint": endpoint})
+        def note(endpoint: str, before: list[str], name: str) -> None:
+            self.note({"what": "model named by replies", "before": before, "now": name, "endpoint": endpoint})
+
+        return ModelGuard(models, note if self.accepted else None)
 
     def watch(self, target: Target) -> ServerWatch:
         """The watch that looks every now and then whether the server is still the one that was checked."""

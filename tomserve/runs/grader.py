@@ -85,11 +85,6 @@ class Reader:
         named = [self.target.model, self.target.revision, self.strategy.digest, self.sampling.to_dict()]
         return contents.digest(orjson.dumps(named, option=orjson.OPT_SORT_KEYS))
 
-    @property
-    def names(self) -> set[str]:
-        """All names by which the model is known: as it is served, of its preset, and of its weights."""
-        return model_names(self.target)
-
 
 PhaseDriver = Callable[[Target, Phase], None]
 """Has a server asked a phase to its end."""
@@ -136,7 +131,7 @@ def reader_at(chosen: Target, name: str = STRATEGY) -> Reader:
 def check_other(reader: Reader, evaluated: Iterable[Any], answering: Iterable[str] = ()) -> None:
     """Raise ConfigError where the reader is the evaluated model. answering: names that the reader's replies give. Names
     are compared without folders and letter case."""
-    if same := sorted((reader.names | reader_names(answering)) & reader_names(evaluated)):
+    if same := sorted((model_names(reader.target) | reader_names(answering)) & reader_names(evaluated)):
         raise ConfigError(
             f"--reader: {reader.target.model} is the evaluated model ({same[0]}), which would read its own replies; "
             "give another model, or say --reader-may-be-evaluated-model"

@@ -289,7 +289,7 @@ class QuestionFocus:
         if not (self.names or roles) and _PERSON.search(asked):  # "she", of whom the sentences before speak
             self.names = [stem(one) for one in _NAME.findall(text or "")[:1] if one.casefold() not in COMMON]
         self.spelled: dict[str, str] = {}
-        self.names, self.roles = self.names or roles, set(roles)
+        self.names = self.names or roles
         self.topic = {stem(one) for one in words if one.casefold() not in COMMON} - set(self.names)
         self.stems = set(map(stem, words)) | _COMMON_STEMS
         self.things = (self.stems - _COMMON_STEMS) | {"object", "item", "thing", "content", "location", "place", "one"}
@@ -316,7 +316,6 @@ class QuestionFocus:
         for name in found.difference(self.names):  # a small model misspells names
             self.spelled[name] = (get_close_matches(name, self.names, 1, 0.83) or [name])[0] if len(name) > 4 else name
         found = {self.spelled.get(name, name) for name in found}
-        found |= self.roles.intersection(_stems(text)) if self.roles else set()
         return found | {kin for kin in (stem(one["kin"]) for one in _KIN.finditer(text)) if kin not in self.stems}
 
     def rank(self, lead: str, rest: str, decides: bool) -> int:
@@ -464,8 +463,7 @@ def _clauses_of(
     if not named or SUPPOSED.search(small) or sentence.rstrip("\"'\u201d) ").endswith("?"):
         return
     if not stated and every[0].by == LETTER and _BESIDE.match(sentence):  # other words than those of its choice
-        if every[0].choice not in {one.choice for one in every[1:]}:
-            yield Assertion(0, None, 0, False)
+        yield Assertion(0, None, 0, False)
         named = named[named[0] == every[0] :]
     decided = THEREFORE.match(sentence) is not None or NECESSARY.search(small) is not None
     inner = INNER.search(sentence)
@@ -502,7 +500,6 @@ def _clauses_of(
                 rank, hedged = STATED, _HEDGED.search(sentence, start, end) is not None
             else:
                 rank = STATED if stated else asked.rank(lead, remove_choices(sentence, first, end, here), decides)
-                rank = 0 if moved and BELIEF.search(lead) is None else rank
             if by_rank and asked.really and _REALLY_IS.search(own):  # what the sentence said before only seemed so
                 rank = max(rank, *by_rank)
                 by_rank.clear()
