@@ -91,13 +91,9 @@ def test_weights_that_are_not_there_are_refused_and_not_drawn_at_random(cli: Cli
     ("arguments", "said"),
     [
         (("--layers", "99"), "layer 99 is none of this model's; it has layers 1 to 5"),
-        (("--device", "tpu"), "expected cpu, cuda, cuda:N, or auto"),
-        (("--dtype", "int4"), "expected float32, bfloat16, float16"),
         (("--strategy", "cot"), "its reply has to begin with the answer"),
         (("--strategy", "letters"), "use a strategy of one turn, such as vanilla"),
-        (("--strategy", "nosuch"), "unknown strategy 'nosuch'"),
         (("--items", "perturbed"), "has no cases"),
-        (("--items", "nosuch.jsonl"), "cannot be read"),
         (("--where", "nosuch=1"), "unknown factor 'nosuch'"),
         (("--revision", "abc"), "has no revisions; leave --revision out"),
     ],
