@@ -29,7 +29,9 @@ from tomserve.studies import missing_data
 
 ASKED = 8  # real questions that are asked, all at the same time
 PATIENCE = 20.0  # seconds for which a server that is busy or loads is waited for
-LONG = 24_000  # characters of a prompt that servers with a small context cut off without a word: about 6,000 tokens
+LONG = 24_000
+"""Characters of a prompt that asks for next to nothing, and that servers with a small context cut off without a word:
+about 6,000 tokens."""
 
 
 class _Watch(Listener):
@@ -60,7 +62,9 @@ def check_endpoint(options: EvalOptions) -> Iterator[Finding]:
         plan = make_plan(options, waiting)
         known = keys.credentials(endpoint)
         probe = Probe(endpoint, known.key, options.timeout, waiting, known.headers)
-        yield Finding("model", True, _describe_server(plan))
+        version, root = (plan.target.server.get(name) for name in ("engine_version", "root"))
+        loaded = f", loaded from {root}" if root else ""
+        yield Finding("model", True, f"{plan.target.model}{loaded}; engine version {version or 'unknown'}")
         yield _list_models(probe, plan.target.model)
         yield from _try_requests(plan, probe, waiting)
         yield from _ask(plan)
@@ -84,12 +88,6 @@ def _of(error: TomserveError, endpoint: str) -> str:
     return str(error).removeprefix(f"{endpoint}: ")
 
 
-def _describe_server(plan: Plan) -> str:
-    version, root = (plan.target.server.get(name) for name in ("engine_version", "root"))
-    loaded = f", loaded from {root}" if root else ""
-    return f"{plan.target.model}{loaded}; engine version {version or 'unknown'}"
-
-
 def _try_requests(plan: Plan, probe: Probe, waiting: WaitPolicy) -> Iterator[Finding]:
     """Whether the requests of the benchmark's strategies are taken, and how. Raises ServerError or ConfigError where an
     evaluation would end there."""
@@ -107,9 +105,10 @@ def _try_requests(plan: Plan, probe: Probe, waiting: WaitPolicy) -> Iterator[Fin
     counted = "" if longest is None else f"; the longest first prompt of {plan.benchmark_name} has {longest:,}"
     yield Finding("context", None if target.context is None else True, f"{limit}{counted}")
     probe.adaptations = names
-    cut = "; ".join(one.removeprefix("warning: ") for one in warnings) or probe.describe_cut(
-        target.model, _long_prompt(), plan.sampling.extra
-    )
+    sentence = "It rains, and the neighbours talk about the harbour and the price of fish. "
+    long = [{"role": "user", "content": f"{sentence * (LONG // len(sentence) + 1)}Say yes."}]
+    cut = "; ".join(one.removeprefix("warning: ") for one in warnings)
+    cut = cut or probe.describe_cut(target.model, long, plan.sampling.extra)
     yield Finding("prompts", None if cut else True, cut or "no sign that long ones are cut off")
 
 
@@ -131,12 +130,6 @@ def _look_at_schema(plan: Plan, probe: Probe, names: tuple[str, ...]) -> Finding
         f"{dialect} is accepted, but not enforced: replies are read as the model writes them, and more may be "
         "unreadable than elsewhere",
     )
-
-
-def _long_prompt() -> list[dict[str, str]]:
-    """A prompt of LONG characters that asks for next to nothing."""
-    sentence = "It rains, and the neighbours talk about the harbour and the price of fish. "
-    return [{"role": "user", "content": f"{sentence * (LONG // len(sentence) + 1)}Say yes."}]
 
 
 def _ask(plan: Plan) -> Iterator[Finding]:

@@ -163,7 +163,11 @@ def measure_layers(plan: FunctionalPlan, runner: PartRunner, *, report: bool = T
     chosen = choose_server(plan, runner.warn)
     folder = run_path(plan.run) if plan.run is not None else runs_root() / default_name(STUDY, chosen.model)
     names, weights = plan.benchmark_paths, plan.weights_of(chosen)
-    check_inside(plan, weights)
+    if weights is None and (plan.mechanism != Settings() or plan.hardware != Hardware()):
+        raise ConfigError(
+            "--items, --cases, --layers, --alphas, --fewest, --device, --dtype and --revision say how the mechanism is "
+            "measured, which needs --weights; give them, or leave these options out"
+        )
     count = len(names) + (weights is not None)
     answers = []
     with Servers() as servers:
@@ -188,16 +192,19 @@ def measure_layers(plan: FunctionalPlan, runner: PartRunner, *, report: bool = T
         except TomserveError as error:
             failed = error
             runner.warn(f"no mechanism was measured: {error}")
-    return _report_layers(plan, folder, answers, inside, failed, runner, report=report)
-
-
-def check_inside(plan: FunctionalPlan, weights: str | None) -> None:
-    """Raise ConfigError where options say how to measure inside, and there are no weights to measure."""
-    if weights is None and (plan.mechanism != Settings() or plan.hardware != Hardware()):
-        raise ConfigError(
-            "--items, --cases, --layers, --alphas, --fewest, --device, --dtype and --revision say how the mechanism is "
-            "measured, which needs --weights; give them, or leave these options out"
-        )
+    runs = [*(one.folder for one in answers), *([inside] if inside is not None else [])]
+    model, scores, labels = combine_parts(runs, inside, runner.warn)
+    analysis = analyze_layers(scores, plan.formula, str(failed or ""))
+    told = FunctionalResult(folder, model, tuple(answers), inside, failed, analysis)
+    if not report:
+        return told
+    try:
+        named = [os.path.join(".", run, "") for run in runs]  # paths, not names
+        path = write_report(named, folder / REPORT, labels=labels, note=runner.warn, analysis=analysis)
+    except ConfigError as error:
+        runner.warn(f"no report ({error})")
+        return told
+    return replace(told, report=path)
 
 
 def explain_other_weights(chosen: Target, weights: str) -> str:
@@ -235,32 +242,6 @@ def _measure_inside(plan: FunctionalPlan, weights: str, folder: Path, runner: Pa
         except RunMismatchError as error:
             runner.warn(f"another measurement is kept, and this one gets a folder of its own: {error}")
     raise AssertionError("there is always a next number")
-
-
-def _report_layers(
-    plan: FunctionalPlan,
-    folder: Path,
-    answers: Sequence[EvalResult],
-    inside: Path | None,
-    failed: TomserveError | None,
-    runner: PartRunner,
-    *,
-    report: bool,
-) -> FunctionalResult:
-    """The tables of all parts, and the report."""
-    runs = [*(one.folder for one in answers), *([inside] if inside is not None else [])]
-    model, scores, labels = combine_parts(runs, inside, runner.warn)
-    analysis = analyze_layers(scores, plan.formula, str(failed or ""))
-    told = FunctionalResult(folder, model, tuple(answers), inside, failed, analysis)
-    if not report:
-        return told
-    try:
-        named = [os.path.join(".", run, "") for run in runs]  # paths, not names
-        path = write_report(named, folder / REPORT, labels=labels, note=runner.warn, analysis=analysis)
-    except ConfigError as error:
-        runner.warn(f"no report ({error})")
-        return told
-    return replace(told, report=path)
 
 
 def analyze_layers(scores: pl.DataFrame, formula: Formula, why_no_c: str = "") -> Analysis:

@@ -7,6 +7,7 @@ reason. Names of models and
 messages of errors come from strangers: they are escaped in the page, and inert elsewhere.
 """
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -92,6 +93,7 @@ def collect_facts(told: FunctionalResult) -> ModelFacts:
     answers, moved = split_scores(frame)
     inside = Manifest.read(told.inside) if told.inside is not None else None
     cases = moved.filter(pl.col("kind").cast(pl.String) == ANSWER) if moved.height else moved
+    weights = inside.model if inside is not None else ""  # a folder is called by its own name alone
     lacking = list(_lacking(told))
     prefix = f"{told.model}: "  # stands above the warnings of a model anyway
     return ModelFacts(
@@ -103,7 +105,7 @@ def collect_facts(told: FunctionalResult) -> ModelFacts:
         scenarios=answers.select("benchmark", pl.coalesce("cluster", "item")).n_unique(),
         cases=cases["item"].n_unique() if cases.height else 0,
         inner=cases["cluster"].n_unique() if cases.height else 0,
-        weights=_name_weights(inside.model) if inside is not None else "",
+        weights=weights if not weights.startswith(("/", ".", "~")) else Path(weights).name or weights,
         replies=sum(gap.replies for gap in lacking),
         unread=sum(gap.unread for gap in lacking),
         failed=sum(sum(gap.failed.values()) for gap in lacking),
@@ -128,11 +130,6 @@ def _read_conditions(told: FunctionalResult, scores: pl.DataFrame, inside: Manif
     answers = tuple(one.record(*runs[one.benchmark]) if one.benchmark in runs else one for one in found.answers)
     measured = found.measurement
     return Conditions(answers, measured.record(inside) if measured is not None and inside is not None else measured)
-
-
-def _name_weights(weights: str) -> str:
-    """What weights are called: a folder by its own name, as its place on this machine tells readers nothing."""
-    return Path(weights).name or weights if weights.startswith(("/", ".", "~")) else weights
 
 
 def _lacking(told: FunctionalResult) -> Iterator[missing_data.Gaps]:
@@ -183,21 +180,6 @@ def list_names(names: Iterable[str], most: int = 5) -> str:
     known = [one_line(name) for name in names]
     more = f" and {len(known) - most} others" if len(known) > most else ""
     return ", ".join(known[:most]) + more
-
-
-def find_unnamed(folder: Path, on_board: Mapping[str, Path], failed: Iterable[str]) -> list[str]:
-    """The names of models that were asked to the end in a folder below this one, and that this command does not name.
-    on_board: the folders of models by their names. failed: names of models that could not be measured."""
-    known = {place.resolve() for place in on_board.values()}
-    found = []
-    for inner in sorted(folder.iterdir()) if folder.is_dir() else []:
-        try:
-            manifest = Manifest.read(inner / ITEMS) if inner.is_dir() and inner.resolve() not in known else None
-        except ConfigError:  # a broken record is no finished model
-            continue
-        if manifest is not None and manifest.complete and manifest.model not in failed:
-            found.append(manifest.model)
-    return found
 
 
 # The names of the tables, and of their files
@@ -337,8 +319,15 @@ def _more(
 
 
 def _unnamed_beside(folder: Path, queue: MeasuredModels) -> Iterator[str]:
-    """A sentence about the models in the folder that could stand on the board and do not."""
-    if more := find_unnamed(folder, {told.model: told.folder for told in queue.done}, queue.failed):
+    """A sentence about the models that were asked to the end in the folder, and that this command does not name."""
+    known = {told.folder.resolve() for told in queue.done}
+    more = []
+    for inner in sorted(folder.iterdir()) if folder.is_dir() else []:
+        with contextlib.suppress(ConfigError):  # a broken record is no finished model
+            manifest = Manifest.read(inner / ITEMS) if inner.is_dir() and inner.resolve() not in known else None
+            if manifest is not None and manifest.complete and manifest.model not in queue.failed:
+                more.append(manifest.model)
+    if more:
         yield (
             f"Finished in the same folder, but not named this time and so not on this board: {list_names(more)}. "
             "Repeat the command with them in --models."
