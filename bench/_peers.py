@@ -103,10 +103,12 @@ def plain_console() -> Iterator[Any]:
 
 async def with_progress(url: str, items: list[Any], in_flight: int, folder: Path) -> None:
     """Send the items through the engine with its progress lines, as `tomserve eval` shows them without a terminal."""
-    from tomserve.reporting.progress import RunProgress
+    from tomserve.reporting.progress import RunScreen
 
-    with plain_console() as console, RunProgress(console, len(items), 0) as progress:
-        await ours(url, items, in_flight, folder, progress)
+    with plain_console() as console:
+        screen = RunScreen(console)
+        screen.begin_phase(len(items), 0)
+        await ours(url, items, in_flight, folder, screen)
 
 
 async def workers(bodies: Bodies, in_flight: int, ask: Callable[[bytes], Awaitable[None]]) -> None:

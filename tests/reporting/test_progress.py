@@ -10,7 +10,7 @@ from tomserve.content.text import format_duration
 from tomserve.engine.request import Identity
 from tomserve.engine.runner import RunStatus
 from tomserve.reporting import progress
-from tomserve.reporting.progress import MeasureScreen, RunProgress, RunScreen
+from tomserve.reporting.progress import MeasureScreen, RunScreen
 from tomserve.runs.progress import MeasureListener
 
 ROW = {"status": "ok", "reused": False, "attempts": 2, "usage": {"prompt": 300, "completion": 9, "cached": 200}}
@@ -22,8 +22,14 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     return io.StringIO()
 
 
-def watch(shown: io.StringIO, **changes: object) -> RunProgress:
-    watched = RunProgress(Console(file=shown, width=300), 100, 10)
+def begun(console: Console, total: int, done: int) -> RunScreen:
+    screen = RunScreen(console)
+    screen.begin_phase(total, done)
+    return screen
+
+
+def watch(shown: io.StringIO, **changes: object) -> RunScreen:
+    watched = begun(Console(file=shown, width=300), 100, 10)
     watched.row(ROW)
     watched.status(RunStatus(**{"in_flight": 12, "limit": 16, "limit_found": True, **changes}))
     return watched
@@ -42,7 +48,7 @@ def test_the_line_tells_what_is_known_and_no_more(shown: io.StringIO) -> None:
 
 
 def test_before_the_first_reply_it_says_that_it_waits(shown: io.StringIO) -> None:
-    RunProgress(Console(file=shown, width=300), 100, 10).status(RunStatus(in_flight=64, limit=20))
+    begun(Console(file=shown, width=300), 100, 10).status(RunStatus(in_flight=64, limit=20))
     assert shown.getvalue() == "  10/100  waiting for the first reply, 64 in flight\n"
 
 
@@ -55,7 +61,7 @@ def test_the_summary_sets_the_cached_share_beside_the_bound(shown: io.StringIO) 
 
 
 def test_the_total_grows_with_the_requests_that_programs_find_out(shown: io.StringIO) -> None:
-    progress = RunProgress(Console(file=shown, width=120), total=10, done=2)
+    progress = begun(Console(file=shown, width=120), 10, 2)
     progress.status(RunStatus(extra_requests=30))
     assert progress.total == 40
     progress.row({"status": "ok", "reused": False, "attempts": 1, "usage": None})
@@ -66,13 +72,14 @@ def test_the_total_grows_with_the_requests_that_programs_find_out(shown: io.Stri
 @pytest.mark.parametrize("width", [60, 80])
 def test_a_narrow_terminal_shows_everything_below_the_bar(width: int) -> None:
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None, legacy_windows=False)
-    with RunProgress(console, 2176, 10) as watched:
-        watched.row(ROW)
-        more = {"queue": 3, "cached": 0.66, "retrying": 2, "oldest": (Identity("C1/late_label/q", "cot", 0), 31.0)}
-        watched.status(RunStatus(**{"in_flight": 12, "limit": 16, "client_bound": True, **more}))
-        assert watched._live is not None
-        with console.capture() as captured:
-            console.print(watched._live.get_renderable())
+    watched = begun(console, 2176, 10)
+    watched.row(ROW)
+    more = {"queue": 3, "cached": 0.66, "retrying": 2, "oldest": (Identity("C1/late_label/q", "cot", 0), 31.0)}
+    watched.status(RunStatus(**{"in_flight": 12, "limit": 16, "client_bound": True, **more}))
+    assert watched._live is not None
+    with console.capture() as captured:
+        console.print(watched._live.get_renderable())
+    watched.end_phase()
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", captured.get()).splitlines()
     assert max(map(len, lines)) <= width
     said = " ".join(" ".join(lines).split())

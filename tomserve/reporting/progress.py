@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -21,44 +21,6 @@ PLAIN_EVERY = 5.0  # seconds between two lines of progress where there is no ter
 SLOW = 30.0  # seconds after which the request that has waited longest is named
 
 
-class RunScreen(Listener):
-    """A Listener of an evaluation (see tomserve.runs.progress) that writes to a console. console: where to write.
-    quiet: write only the messages that begin as one of LOUD."""
-
-    def __init__(self, console: Console, *, quiet: bool = False) -> None:
-        self._console, self._quiet = console, quiet
-        self._progress: RunProgress | None = None
-
-    def message(self, text: str) -> None:
-        """Print a message of the evaluation."""
-        if not self._quiet or text.startswith(LOUD):
-            # It may quote a stranger's file or server, so it must not be able to control the terminal.
-            self._console.print(sanitize(text), markup=False, highlight=False)
-
-    def begin_phase(self, total: int, done: int) -> None:
-        """Begin to show progress: `total` rows in all, of which `done` were answered before."""
-        self._progress = RunProgress(self._console, total, done, quiet=self._quiet)
-        self._progress.__enter__()
-
-    def row(self, row: dict[str, Any]) -> None:
-        """Count a row that has been written."""
-        if self._progress is not None:
-            self._progress.row(row)
-
-    def status(self, status: RunStatus) -> None:
-        """Show the runner's present state."""
-        if self._progress is not None:
-            self._progress.status(status)
-
-    def end_phase(self) -> None:
-        """End the display, and print a line that sums up what was written, if anything was."""
-        progress, self._progress = self._progress, None
-        if progress is not None:
-            progress.__exit__()
-            if progress.written and not self._quiet:
-                self._console.print(progress.summary(), markup=False, highlight=False)
-
-
 class _Bar(Progress):
     """A bar with a text below it, which goes on in further lines where the terminal is narrow."""
 
@@ -71,36 +33,50 @@ class _Bar(Progress):
             yield Text(self.more)
 
 
-class RunProgress:
-    """An Observer of the runner (see tomserve.engine.runner) that counts rows and shows how far the run is. console:
-    where to write. total: rows of the whole run. done: rows that were there before this session. quiet: count without
-    showing anything."""
+class RunScreen(Listener):
+    """A Listener of an evaluation (see tomserve.runs.progress) that counts rows and shows how far the run is. console:
+    where to write. quiet: write only the messages that begin as one of LOUD."""
 
-    def __init__(self, console: Console, total: int, done: int, *, quiet: bool = False) -> None:
-        self.console, self.announced, self.before, self.quiet = console, total, done, quiet
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self.console, self.quiet = console, quiet
+        self._live: _Bar | None = None
+        self._count_anew(0, 0)
+
+    def _count_anew(self, total: int, done: int) -> None:
+        self.announced, self.before = total, done
         self.statuses: Counter[str] = Counter()
         self.tokens: Counter[str] = Counter()
-        self.written = self.reused = self.retries = 0
+        self.written = self.retries = 0
         self.now = RunStatus()
         self._client_bound = 0.0  # seconds
         self._status_at = time.monotonic()
         self._began = self._printed = time.monotonic()
         self._cpu = time.process_time()
-        self._live: _Bar | None = None
-        if console.is_terminal and not console.is_dumb_terminal and not quiet:
-            columns = (TextColumn("asking"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
-            self._live = _Bar(*columns, console=console, transient=True)
-            self._task = self._live.add_task("asking", total=total, completed=done, left="")
 
-    def __enter__(self) -> RunProgress:
-        if self._live:
+    def message(self, text: str) -> None:
+        """Print a message of the evaluation."""
+        if not self.quiet or text.startswith(LOUD):
+            # It may quote a stranger's file or server, so it must not be able to control the terminal.
+            self.console.print(sanitize(text), markup=False, highlight=False)
+
+    def begin_phase(self, total: int, done: int) -> None:
+        """Begin to show progress: `total` rows in all, of which `done` were answered before."""
+        self._count_anew(total, done)
+        if self.console.is_terminal and not self.console.is_dumb_terminal and not self.quiet:
+            columns = (TextColumn("asking"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
+            self._live = _Bar(*columns, console=self.console, transient=True)
+            self._task = self._live.add_task("asking", total=total, completed=done, left="")
             self._live.more = self._more()
             self._live.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        if self._live:
-            self._live.stop()
+    def end_phase(self) -> None:
+        """End the display, and print a line that sums up what was written, if anything was."""
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+        if self.written and not self.quiet:
+            self.console.print(self.summary(), markup=False, highlight=False)
+        self.written = 0
 
     @property
     def total(self) -> int:
@@ -117,13 +93,11 @@ class RunProgress:
         """How many rows of this session hold no answer, by their status."""
         return {status: count for status, count in sorted(self.statuses.items()) if status not in ANSWERS}
 
-    def row(self, row: Mapping[str, Any]) -> None:
+    def row(self, row: dict[str, Any]) -> None:
         """Count a row that was written: its status, retries and tokens."""
         self.written += 1
         self.statuses[row["status"]] += 1
-        if row["reused"]:
-            self.reused += 1
-        else:
+        if not row["reused"]:
             self.retries += row["attempts"] - 1
             for name, count in (row["usage"] or {}).items():
                 self.tokens[name] += count
