@@ -188,11 +188,12 @@ _WIDTHS = (
 
 def text_width(text: str, size: float = 12.0) -> float:
     """How wide a line of letters is; of letters beyond ASCII about."""
-    return size / 1000 * sum(_WIDTHS[ord(sign) - 32] if " " <= sign <= "~" else _other_width(sign) for sign in text)
-
-
-def _other_width(sign: str) -> int:
-    return 1000 if unicodedata.east_asian_width(sign) in "WF" else 600
+    wide = {"W": 1000, "F": 1000}
+    widths = (
+        _WIDTHS[ord(sign) - 32] if " " <= sign <= "~" else wide.get(unicodedata.east_asian_width(sign), 600)
+        for sign in text
+    )
+    return size / 1000 * sum(widths)
 
 
 def cut(text: str, most: float, size: float = 12.0) -> str:

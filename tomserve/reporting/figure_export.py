@@ -16,12 +16,13 @@ from pathlib import Path
 from fontTools import subset
 from fontTools.ttLib import TTFont
 
-from tomserve.content import output_path
+from tomserve.content.files import refuse_os_errors
 from tomserve.errors import ConfigError
 from tomserve.reporting.drawing import Drawing
 from tomserve.reporting.html.charts import Chart, Fit, Picture
 from tomserve.reporting.latex import escape
 from tomserve.reporting.pdf import pdf
+from tomserve.reporting.tables import write_output
 from tomserve.studies.presentation import Figure
 
 FAMILY = "Liberation Sans"
@@ -111,13 +112,11 @@ def write_figures(
         raise ConfigError(
             "the study has no figure that can be drawn of these runs; its tables are there (analyze --out)"
         )
-    try:
+    with refuse_os_errors(folder, "cannot be written", "choose another --out"):
         folder.mkdir(parents=True, exist_ok=True)
         written = [_write_picture(one, folder, forms, columns, inputs) for one in pictures]
         if "pdf" in forms:
-            _write_file(folder / "figures.tex", document(written, columns), inputs)
-    except OSError as error:
-        raise ConfigError(f"{folder}: cannot be written ({error.strerror}); choose another --out") from None
+            write_output(folder / "figures.tex", document(written, columns), inputs)
     return written
 
 
@@ -159,16 +158,11 @@ def _write_picture(
             if path.suffix == ".pdf"
             else drawing.svg(picture.label, "pt", scale, font_style(letters)) + "\n"
         )
-        _write_file(path, content, inputs)
-    _write_file(folder / f"{picture.name}.txt", f"{picture.title}\n\n{picture.caption}\n", inputs)
+        write_output(path, content, inputs)
+    write_output(folder / f"{picture.name}.txt", f"{picture.title}\n\n{picture.caption}\n", inputs)
     return ExportedFigure(
         picture.name, picture.title, picture.caption, tuple(files), scale * _LETTERS, missing_letters(letters)
     )
-
-
-def _write_file(path: Path, content: bytes | str, inputs: Sequence[Path]) -> None:
-    with output_path.open_output(path, *inputs) as file:
-        file.write(content.encode() if isinstance(content, str) else content)
 
 
 def fit_chart(chart: Chart, columns: int) -> tuple[Drawing, float]:

@@ -49,25 +49,19 @@ def list_runs(console: Console) -> None:
         except ConfigError as error:  # one broken run must not hide the others
             console.print(str(error), markup=False, soft_wrap=True)
             continue
+        measured = f"measured, for {manifest.get('study')}" if manifest.get("kind") == MEASURED else None
         rows.append(
             {
                 "run": folder.relative_to(runs_root()).as_posix(),
                 "model": str(manifest.get("model")),
                 "benchmark": str(manifest.get("benchmark")),
-                "strategies": _strategies_of(manifest),
+                "strategies": measured or ", ".join(manifest.get("strategies", {})),
                 "created (UTC)": str(manifest.get("created"))[:16].replace("T", " "),
                 "complete": "yes" if manifest.get("complete") else "no",
             }
         )
     if rows:
         print_table("runs, the newest first", pl.DataFrame(rows), console)
-
-
-def _strategies_of(manifest: Mapping[str, Any]) -> str:
-    """The strategies of a run, or in their place which study reads what was measured."""
-    if manifest.get("kind") == MEASURED:
-        return f"measured, for {manifest.get('study')}"
-    return ", ".join(manifest.get("strategies", {}))
 
 
 def show_run(name: str, console: Console) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import polars as pl
 from rich.console import Console
 
-from tomserve.content import output_path
+from tomserve.content import files, output_path
 from tomserve.content.text import FORMULA, HIDDEN, escape_formula, escape_hidden, mark_hidden
 from tomserve.content.validation import load_yaml
 from tomserve.errors import ConfigError, ContentError, one_of
@@ -206,32 +206,23 @@ def write_tables(
     how tables are laid out in LaTeX, by name. notes: what is to be said of a table, by its name; each becomes a line.
     inputs: files, or folders of files, that must not be overwritten. Raises ConfigError where a file cannot be written.
     """
-    written = []
-    try:
+    ending, said = "tex" if form == "latex" else form, notes or {}
+    texts = {f"{name}.{ending}": render(frame, form, (layouts or {}).get(name)) for name, frame in frames.items()}
+    if said:
+        texts["notes.txt"] = "".join(f"{name}: {said[name]}\n" for name in frames if name in said)
+    if form == "latex":
+        from tomserve.reporting import latex
+
+        shown = {name: said.get(name, "") for name, frame in frames.items() if frame.height}
+        texts["tables.tex"] = latex.document(shown)
+    with files.refuse_os_errors(folder, "cannot be written", "choose another --out"):
         folder.mkdir(parents=True, exist_ok=True)
-        for name, frame in frames.items():
-            path = folder / f"{name}.{'tex' if form == 'latex' else form}"
-            _replace(path, render(frame, form, (layouts or {}).get(name)), inputs)
-            written.append(path)
-        if notes:
-            path = folder / "notes.txt"
-            _replace(path, "".join(f"{name}: {notes[name]}\n" for name in frames if name in notes), inputs)
-            written.append(path)
-        if form == "latex":
-            from tomserve.reporting import latex
-
-            path = folder / "tables.tex"
-            _replace(
-                path,
-                latex.document({name: (notes or {}).get(name, "") for name, frame in frames.items() if frame.height}),
-                inputs,
-            )
-            written.append(path)
-    except OSError as error:
-        raise ConfigError(f"{folder}: cannot be written ({error.strerror}); choose another --out") from None
-    return written
+        for name, text in texts.items():
+            write_output(folder / name, text, inputs)
+    return [folder / name for name in texts]
 
 
-def _replace(path: Path, text: str, inputs: Sequence[Path]) -> None:
+def write_output(path: Path, content: bytes | str, inputs: Sequence[Path]) -> None:
+    """Write one file of several that a user wants. inputs: what must not be overwritten."""
     with output_path.open_output(path, *inputs) as file:
-        file.write(text.encode())
+        file.write(content.encode() if isinstance(content, str) else content)

@@ -274,17 +274,13 @@ class Points:
             place, key = own[mark.series]
             share = (place + 0.85) / across if len(self.keys) > 1 else 0.5
             parts.append(self._mark(mark, key, left, length, rows[mark.row] + step * share))
-        right = max([0.0, *self._overhang(length, fit)])
+        named = (line for line in self.lines if line.name and not line.left)
+        ends = [self._x(line.at, 0, length) + fit.width(line.name, 11) for line in named]  # may stick out of the axis
+        right = max([0.0, *(end - length for end in ends)])
         return _sheet(parts, left + length + MARGIN + right, top + height + 42, self.keys, fit)
 
     def _x(self, value: float, left: float, length: float) -> float:
         return left + length * self.scale.share(value)
-
-    def _overhang(self, length: float, fit: Fit) -> Iterable[float]:
-        """How far names of lines stick out beyond the axis."""
-        for line in self.lines:
-            if line.name and not line.left:
-                yield self._x(line.at, 0, length) + fit.width(line.name, 11) - length
 
     def _behind(self, left: float, top: float, length: float, height: float) -> Iterable[Part]:
         """The bands, and the lines of reference with their names."""

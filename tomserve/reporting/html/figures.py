@@ -66,23 +66,6 @@ FACTORS = 8  # the most factors that are drawn; those that come first are
 NAMED = ("strategy", "treatment")
 
 
-def default_figures(
-    tables: Mapping[str, pl.DataFrame],
-    scores: pl.DataFrame,
-    factors: Sequence[str],
-    chance: Mapping[str, float],
-    values: Mapping[str, Sequence[str]] | None = None,
-    intervals: str = "recommended",
-) -> list[Figure]:
-    """Accuracy by strategy, accuracy by each factor of few values, and every table of paired effects. tables: the
-    study's tables by name. scores: the score table. factors: columns of it that describe the items. chance: what a
-    guesser gets right, from 0 to 1, by part of the questions. values: the order of a factor's values, where a study
-    says one; otherwise they stand in the order in which the score table names them, which is the benchmark's.
-    intervals: the way to count; where it is EFFECTIVE, accuracies by factors are counted so, too."""
-    split = _by_factor(scores, factors, chance, values or {}, effective=intervals == EFFECTIVE)
-    return [*_accuracy(tables, chance), *split, *_effects(tables)]
-
-
 def _lines(chance: Mapping[str, float], part: str) -> list[Line]:
     """The lines of chance and of one half; none where nothing is offered to choose from, so that half is no mark."""
     return chance_lines(chance, part) if chance else []
@@ -285,20 +268,23 @@ class ItemOutlines:
     def _read(self, sources: Sequence[Source]) -> Iterator[studies.ItemOutline]:
         for source in sources:
             if source.folder is None:
-                self.factors |= dict.fromkeys(filter(is_factor, source.scores.columns))
-            for outline in source.outlines():
-                self.factors |= dict.fromkeys(outline.asked.factors)
-                if outline.asked.item in self._left:
-                    self._left.discard(outline.asked.item)
-                    self.canaries |= {outline.canary} if outline.canary else set()
-                    self.chained |= outline.chained
-                    yield outline.asked
+                own = (name for name in source.scores.columns if name not in COLUMNS)
+                self.factors |= dict.fromkeys(name for name in own if not name.startswith((BEGINNING, "rule_")))
+            for asked, canary, chained in source.outlines():
+                self.factors |= dict.fromkeys(asked.factors)
+                if asked.item in self._left:
+                    self._left.discard(asked.item)
+                    self.canaries |= {canary} if canary else set()
+                    self.chained |= chained
+                    yield asked
 
 
 def figures_of(
     scores: pl.DataFrame, analysis: studies.Analysis, context: studies.Context, factors: Sequence[str]
 ) -> Sequence[Figure]:
-    """The study's own figures, or where it has none those that can be drawn of any study; then those of variants."""
+    """The study's own figures, or where it has none those that can be drawn of any study: accuracy by strategy and by
+    each factor of few values, whose values stand in the order that the study or else the benchmark says, and every
+    table of paired effects; then those of variants."""
     beside = analysis.variant_analysis
     more = [
         *by_factors({name: analysis.tables[name] for name in analysis.by}, analysis.intervals),
@@ -308,14 +294,7 @@ def figures_of(
         return [*analysis.study.figures(analysis.tables, context), *more]
     tables = {name: frame for name, frame in analysis.tables.items() if name not in analysis.by}
     known = [name for name in factors if name in scores.columns]
-    order = {
-        **studies.load_study(studies.default_study(scores)).values,
-        **analysis.study.values,
-    }  # the benchmark's, and the study's own
+    order = {**studies.load_study(studies.default_study(scores)).values, **analysis.study.values}
     own = originals(scores) if not analysis.study.variants else scores
-    return [*default_figures(tables, own, known, context.chance, order, analysis.intervals), *more]
-
-
-def is_factor(column: str) -> bool:
-    """Whether a column of a score table describes the item: it is none of tomserve's and no metric."""
-    return column not in COLUMNS and not column.startswith((BEGINNING, "rule_"))
+    split = _by_factor(own, known, context.chance, order, effective=analysis.intervals == EFFECTIVE)
+    return [*_accuracy(tables, context.chance), *split, *_effects(tables), *more]

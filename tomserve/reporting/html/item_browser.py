@@ -69,7 +69,12 @@ class Browser:
         """Add the scored answers of a run. chosen: the ids of the items whose answers are wanted; None for all."""
         scores = source.scores if chosen is None else source.scores.filter(pl.col("item").is_in(list(chosen)))
         wanted, chosen_sample = {}, {}
-        for values in _score_columns(scores).iter_rows():
+        columns = scores.select(
+            *("model", "strategy", "item", "status", "parse", "reason", "answer", "correct", "chain"),
+            *("chain_reason", "chain_sentences", "chain_verdicts", "chain_break", "chain_break_kind"),
+            pl.col("sample") if "sample" in scores.columns else pl.lit(0).alias("sample"),
+        )
+        for values in columns.iter_rows():
             wanted[values[:3]], chosen_sample[values[:3]] = values[3:-1], values[-1]
         names = {str(row[0]): str(row[1]) for row in source.scores.select("run", "model").unique().iter_rows()}
         arms: dict[str, int] = {}
@@ -227,14 +232,6 @@ _COLUMNS = (
     *("item", "arm", "strategy", "status", "parse", "reason", "answer", "right", "chain", "broken", "break", "kind"),
     *("text", "reasoning", "sample", "talk"),
 )
-
-
-def _score_columns(scores: pl.DataFrame) -> pl.DataFrame:
-    return scores.select(
-        *("model", "strategy", "item", "status", "parse", "reason", "answer", "correct", "chain"),
-        *("chain_reason", "chain_sentences", "chain_verdicts", "chain_break", "chain_break_kind"),
-        pl.col("sample") if "sample" in scores.columns else pl.lit(0).alias("sample"),
-    )
 
 
 def _text(value: Any) -> str | None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tomserve._version import __version__
 from tomserve.reporting.html import page as pages
 from tomserve.reporting.html.item_browser import pack_json
 from tomserve.reporting.html.sources import Source, input_fields, provenance
@@ -26,7 +25,7 @@ def measurement_page(sources: Sequence[Source], analysis: Analysis) -> pages.Pag
     the study has made of all of them. Raises ContentError where the study fails."""
     study, tables, context = analysis.study, analysis.tables, Context()
     models = list(dict.fromkeys(str(name) for one in sources for name in _values(one, "model")))
-    shown = pages.arrange(study.figures(tables, context) if study.figures is not None else (), len(models))
+    lead, sections = pages.arrange(study.figures(tables, context) if study.figures is not None else (), len(models))
     facts = list(_facts(sources, analysis))
     known = dict(facts)
     count = f"{known['items']} items" if "items" in known else f"{known['measured rows']} rows"
@@ -38,18 +37,13 @@ def measurement_page(sources: Sequence[Source], analysis: Analysis) -> pages.Pag
         warnings=tuple(_warnings(sources, analysis)),
         intervals=analysis.intervals,
         verdicts=tuple(analysis.verdicts_with(context)),
-        lead=shown.lead,
-        sections=shown.sections,
+        lead=lead,
+        sections=sections,
         tables=pages.page_tables(tables, analysis.notes, study.layouts),
-        failures=(),
         provenance=tuple((source.run, tuple(_provenance(source))) for source in sources),
-        canaries=(),
-        cut=None,
-        chosen=None,
         untold=f"Where {', '.join(files)} comes from is not recorded in a score table." if files else None,
         browsed=any(source.folder is not None for source in sources),
         data=pack_json({"tables": pages.copyable_tables(tables, study.layouts)}),
-        version=__version__,
         answers=False,
     )
 

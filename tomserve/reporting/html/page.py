@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import polars as pl
 from markupsafe import Markup, escape
 
+from tomserve._version import __version__
 from tomserve.content import pages
 from tomserve.content.text import escape_hidden, sanitize
 from tomserve.errors import ConfigError
@@ -83,15 +84,15 @@ class Page:
     lead: Figure | None  # the figure of the first screen
     sections: tuple[tuple[Section, tuple[Figure, ...]], ...]
     tables: tuple[Table, ...]
-    failures: tuple[str, ...]
     provenance: tuple[tuple[str, Sequence[tuple[str, str]]], ...]
-    canaries: tuple[str, ...]
-    cut: int | None  # to how many characters long texts were cut, None where they are whole
-    chosen: str | None  # a sentence on which part of the run the browser holds, None where it is all
     untold: str | None  # a sentence on what the page cannot show, None where nothing is lacking
     browsed: bool  # whether there is anything to browse
     data: str  # what the item browser unpacks
-    version: str
+    failures: tuple[str, ...] = ()
+    canaries: tuple[str, ...] = ()
+    cut: int | None = None  # to how many characters long texts were cut, None where they are whole
+    chosen: str | None = None  # a sentence on which part of the run the browser holds, None where it is all
+    version: str = __version__
     # Whether it is of a model's answers; a page of a measurement has no items to browse and no failures
     answers: bool = True
     # Which of these occur, so that only these are explained: vanilla, chance, chain (the course of beliefs as a story
@@ -99,17 +100,12 @@ class Page:
     terms: frozenset[str] = frozenset()
 
 
-class Arrangement(NamedTuple):
-    """The figure of the first screen, None where there is none, and the others by their sections."""
-
-    lead: Figure | None
-    sections: tuple[tuple[Section, tuple[Figure, ...]], ...]
-
-
-def arrange(figures: Sequence[Figure], models: int) -> Arrangement:
-    """The figures of a page, by sections in the order of the first figure of each. models: how many there are; of
-    several, the first figure leads only if it says so itself. Raises ConfigError for two figures of one name, or two
-    sections that share a name but not their heading."""
+def arrange(
+    figures: Sequence[Figure], models: int
+) -> tuple[Figure | None, tuple[tuple[Section, tuple[Figure, ...]], ...]]:
+    """The figure of the first screen, None where there is none, and the others by sections in the order of the first
+    figure of each. models: how many there are; of several, the first figure leads only if it says so itself. Raises
+    ConfigError for two figures of one name, or two sections that share a name but not their heading."""
     by_section: dict[Section, list[Figure]] = {}
     lead = None
     for figure in figures:
@@ -125,7 +121,7 @@ def arrange(figures: Sequence[Figure], models: int) -> Arrangement:
     if taken := sorted({one.name for one in by_section} & RESERVED):
         raise ConfigError(f"the study has a section {taken[0]!r}, which the page has itself; choose another name")
     left = {section: [one for one in members if one is not lead] for section, members in by_section.items()}
-    return Arrangement(lead, tuple((section, tuple(members)) for section, members in left.items() if members))
+    return lead, tuple((section, tuple(members)) for section, members in left.items() if members)
 
 
 class Strip(NamedTuple):

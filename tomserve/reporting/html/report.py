@@ -7,9 +7,9 @@ PosixPath('runs/perturbed-2-reference/report.html')
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -108,16 +108,11 @@ def write_report(
     whole = analysis or compute(scores, study, intervals, by, named=common_study(sources))
     text = pages.render(_page_content(sources, scores, whole, browser=True))
     path = out or _place(sources)
-    try:
+    with files.refuse_os_errors(path, "cannot be written", "choose another --out"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            files.replace_file(path)
-            if out is None
-            else output_path.open_output(path, *source_paths(sources), own=(PAGE,)) as file
-        ):
+        read = source_paths(sources)
+        with files.replace_file(path) if out is None else output_path.open_output(path, *read, own=(PAGE,)) as file:
             file.write(text.encode())
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written ({error.strerror}); choose another --out") from None
     if out is None and len(sources) == 1 and (analysis is None or analysis.by_default):
         record_report(sources[0], text, ReportOptions(intervals, labels, study, by))
     return path
@@ -136,35 +131,27 @@ def report_html(
     intervals: str | None = None,
     labels: Sequence[str] = (),
     study: str | None = None,
-    note: Note | None = None,
     *,
     by: Sequence[str] = (),
 ) -> str:
     """The report as HTML text; the parameters are those of write_report."""
-    sources, scores = load_sources(runs, labels, note)
+    sources, scores = load_sources(runs, labels, None)
     analysis = compute(scores, study, intervals, by, named=common_study(sources))
     return pages.render(_page_content(sources, scores, analysis, browser=True))
 
 
 def report_panels(
     run: str, study: str | None = None, intervals: str | None = None, by: Sequence[str] = ()
-) -> ReportPanels:
-    """What the report of one run says, without the items and answers to browse, which take most of its time. The
-    parameters are those of write_report, which says what is raised."""
+) -> tuple[pages.Page, Analysis]:
+    """What the report of one run says, without the items and answers to browse, which take most of its time, and the
+    analysis that it says it of. The parameters are those of write_report, which says what is raised."""
     sources, scores = load_sources((run,), (), None)
     analysis = compute(scores, study, intervals, by, named=common_study(sources))
-    return ReportPanels(_page_content(sources, scores, analysis, browser=False), analysis)
+    return _page_content(sources, scores, analysis, browser=False), analysis
 
 
 Lacking = Sequence[tuple[str, Gaps]]
 """What is lacking of sources, each with its run or file."""
-
-
-class ReportPanels(NamedTuple):
-    """What a report says, and the analysis that it says it of."""
-
-    page: pages.Page
-    analysis: Analysis
 
 
 def _page_content(sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis, *, browser: bool) -> pages.Page:
@@ -178,18 +165,21 @@ def _page_content(sources: Sequence[Source], scores: pl.DataFrame, analysis: Ana
     context = Context(chance.shares)
     models = list(scores["model"].unique(maintain_order=True))
     figures = figures_of(scores, analysis, context, list(outlined.factors))  # they are drawn in the meantime
-    shown = pages.arrange(figures, len(models))
+    lead, sections = pages.arrange(figures, len(models))
     data, cut, chosen = _browser(sources, scores, analysis) if browser else ("", None, None)
     lacking = [(source.run, gap) for source in sources for gap in source.gaps()]
     page = pages.Page(
         title=f"{len(models)} models" if len(models) > 3 else ", ".join(models),
         asked=_asked(scores),
         facts=tuple(_facts(sources, scores, analysis, chance, lacking)),
-        warnings=(*_warnings(sources, scores, lacking), *_of_people(tables)),
+        warnings=(
+            *_warnings(sources, scores, lacking),
+            *(pages.Alert(f"{said}.", ("#tables", "Tables")) for said in people.warnings(tables)),
+        ),
         intervals=analysis.intervals,
         verdicts=tuple(analysis.verdicts_with(context)),
-        lead=shown.lead,
-        sections=shown.sections,
+        lead=lead,
+        sections=sections,
         tables=pages.page_tables(tables, analysis.notes, study.layouts),
         failures=(*failure_sentences(scores), *_causes(lacking)),
         provenance=tuple((source.run, _provenance(source)) for source in sources),
@@ -199,7 +189,6 @@ def _page_content(sources: Sequence[Source], scores: pl.DataFrame, analysis: Ana
         untold=_not_shown(sources),
         browsed=any(source.folder is not None for source in sources),
         data=data,
-        version=__version__,
         terms=frozenset(_terms(scores, chance, chained=outlined.chained)),
     )
     return measurement.add_measurements(page, measured, analysis) if study.together else page
@@ -316,12 +305,6 @@ def _warnings(sources: Sequence[Source], scores: pl.DataFrame, lacking: Lacking)
         for change in list_changes(source.manifest.get("sessions")):
             text = f"Run {source.run} holds answers of more than one server or model. Changed at {change}."
             yield pages.Alert(text, ("#provenance", "Provenance"))
-
-
-def _of_people(tables: Mapping[str, pl.DataFrame]) -> Iterator[pages.Alert]:
-    """What single people have right, where the figures show what most of them answered."""
-    for said in people.warnings(tables):
-        yield pages.Alert(f"{said}.", ("#tables", "Tables"))
 
 
 _VERSION = f"tomserve {__version__}".encode()

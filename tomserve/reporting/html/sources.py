@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 import polars as pl
@@ -30,15 +30,6 @@ from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.scoring.table import TABLES, Note
 from tomserve.studies import ItemOutline, missing_data, relabel
 from tomserve.studies.missing_data import Gaps
-
-
-class Outline(NamedTuple):
-    """What one has to know of an item to guess its answer, the item's canary (a text by which leaked data is found),
-    and whether the item has a belief chain."""
-
-    asked: ItemOutline
-    canary: str | None
-    chained: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +99,10 @@ class Source:
             raise changed_error(path)
         return found
 
-    def outlines(self) -> Iterator[Outline]:
-        """Every item of the run in outline. Items were checked when they were scored and are not checked again, since
-        half a million of them would take a minute and gigabytes."""
+    def outlines(self) -> Iterator[tuple[ItemOutline, str | None, bool]]:
+        """Every item of the run in outline: what one has to know of it to guess its answer, its canary (a text by which
+        leaked data is found), and whether it has a belief chain. Items were checked when they were scored and are not
+        checked again, since half a million of them would take a minute and gigabytes."""
         if self.folder is None or not journal.has_journal(self.folder):
             return
         path = self.folder / "items.jsonl"
@@ -119,7 +111,7 @@ class Source:
                 if line.strip():
                     data = orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
                     asked = ItemOutline(nfc(data["id"]), len(data["choices"]), data.get("factors") or {})
-                    yield Outline(asked, data.get("canary"), bool(data.get("gold")))
+                    yield asked, data.get("canary"), bool(data.get("gold"))
 
 
 def load_sources(

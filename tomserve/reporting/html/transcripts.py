@@ -8,7 +8,7 @@ several times. A reader who wants to know how an answer came about needs all of 
 ['Ada saw the tea.', '{"answer": "tea"}']
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,6 @@ class Conversations:
         size: int | None = None,
     ) -> None:
         self.file = FileSnapshot(path, size)
-        self._model = model
         self._at: dict[tuple[str, str, str], dict[tuple[int, int], int]] = {}
         for _, offset, line in self.file.lines():
             row = _row(line)
@@ -46,7 +45,7 @@ class Conversations:
                 continue
             item, place = nfc(row["item"]), (row.get("sample") or 0, row.get("turn") or 0)
             if (items is None or item in items) and all(type(one) is int and 0 <= one < 2**15 for one in place):
-                asked = (item, row["strategy"], self._model_of(row))
+                asked = (item, row["strategy"], str(model if row.get("model") is None else row["model"]))
                 self._at.setdefault(asked, {})[place] = offset
 
     def of(self, item: str, strategy: str, model: str, scored: int = 0) -> list[Row]:
@@ -73,9 +72,6 @@ class Conversations:
         for asked, found in self._at.items():
             for (sample, turn), offset in found.items():
                 yield asked, sample, turn, offset
-
-    def _model_of(self, row: Mapping[str, Any]) -> str:
-        return str(self._model if row.get("model") is None else row["model"])
 
 
 def _row(line: bytes) -> Row | None:
