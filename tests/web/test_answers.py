@@ -337,7 +337,7 @@ def test_it_says_what_compare_says_and_its_flips_are_paged_and_filtered(two: Pat
     assert_frame_equal(pl.read_parquet(out / "effects.parquet"), found.effects)
     assert_frame_equal(pl.read_parquet(out / "flips.parquet"), tomserve.compare("example", "second").flips)
     assert ["model", "reference", "another"] in facts["differences"]
-    effects, changes = analyses.comparison_tables(Result(out))
+    effects, changes = facts["tables"]
     assert effects["total"] == found.effects.height
     assert (changes["name"], changes["total"]) == ("changes", 12)  # six kinds for each of two strategies
     assert changes["note"].startswith("harmful: ")
@@ -359,7 +359,7 @@ def test_it_tests_against_a_margin(two: Path, out: Path) -> None:
     found = plain("example", "second", margin=0.3)
     assert facts["verdicts"] == comparison_verdicts(found)
     assert sum("with a margin of 30 points" in said for said in facts["verdicts"]) == 2
-    margins = analyses.comparison_tables(Result(out))[1]
+    margins = facts["tables"][1]
     assert (margins["title"], margins["total"]) == ("Is B as good as A, up to the margin?", 2)
     assert [row[-1] for row in margins["rows"]] == found.margins["verdict"].to_list()
 
@@ -381,7 +381,7 @@ def test_scores_of_anybody_have_no_classes_on_the_page(tmp_path: Path, out: Path
     for path, flipped in zip(paths, (0, 3), strict=True):
         pl.DataFrame(rows).with_columns(correct=right & (pl.int_range(40) >= flipped)).write_parquet(path)
     facts = analyses.compare(out, paths, {"strategies": None, "common": False, "margin": 0.1})
-    effects, margins, changes = analyses.comparison_tables(Result(out))
+    effects, margins, changes = facts["tables"]
     assert [name for name, _ in effects["columns"]][:4] == ["strategy", "A", "B", "B - A"]
     assert "class" not in str(facts["verdicts"]).lower()
     assert (margins["name"], changes["total"]) == ("margins", 4)  # nobody tells what was answered

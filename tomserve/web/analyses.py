@@ -19,16 +19,15 @@ from tomserve.runs.runfolder import find_run
 from tomserve.runs.scores import scores_of
 from tomserve.scoring.table import write_scores
 from tomserve.studies import comparison
-from tomserve.web import background
-from tomserve.web.background import Result, without_paths
+from tomserve.web.background import Computation, Result, without_paths
 
-FLIPS, EFFECTS, ROWS = "flips.parquet", "effects.parquet", "tables.json"
+FLIPS, EFFECTS = "flips.parquet", "effects.parquet"
 SIZE = 10  # flips on a page
 
 
 def compare(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
     """Compare two runs, or two strategies of one. options: `strategies`, a pair of names or None; `common`; `margin`, a
-    share or None. Returns what the page says besides its tables. Raises ConfigError where they cannot be compared."""
+    share or None. Returns what the page says. Raises ConfigError where they cannot be compared."""
     first, second = runs[0], runs[1] if len(runs) > 1 else None
     chosen = options.get("strategies")
     pair = (str(chosen[0]), str(chosen[1])) if chosen else None
@@ -41,16 +40,14 @@ def compare(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[
         frames["people"] = found.people.drop("method")
     said = comparison.comparison_notes(found)
     shown = [_table(name, frames[name], said.get(name, "")) for name in comparison.TITLES if name in frames]
-    (out / ROWS).write_bytes(_with_run_names(shown))
-    facts: dict[str, Any] = orjson.loads(_with_run_names(_facts(found)))
+    facts: dict[str, Any] = orjson.loads(without_paths(orjson.dumps({**_facts(found), "tables": shown}).decode()))
     return facts
 
 
-def _with_run_names(told: Any) -> bytes:
-    return without_paths(orjson.dumps(told).decode()).encode()
-
-
 def _facts(found: comparison.Comparison) -> dict[str, Any]:
+    last = found.effects.group_by("strategy", maintain_order=True).last()
+    wanted = "strategy share_control share_treated risk_difference rd_low rd_high p n gained lost"
+    overall = last.select([name for name in wanted.split() if name in last.columns]).to_dicts()
     return {
         "a": str(found.a),
         "b": str(found.b),
@@ -62,8 +59,8 @@ def _facts(found: comparison.Comparison) -> dict[str, Any]:
         "left_out": list(found.left_out),
         "flips": found.flips.height,
         "gained": found.flips.filter(pl.col("flip") == "gained").height,
-        "differences": [[one.field, one.a, one.b] for one in _differences(found)],
-        "overall": (overall := _overall(found)),
+        "differences": [[name, *comparison.shorten_pair(a, b, 200)] for name, a, b in found.differences[:500]],
+        "overall": overall,
         "reach": _reach(found.effects.to_dicts()),
         "overall_reach": _reach(overall),
     }
@@ -75,10 +72,6 @@ def _reach(rows: Sequence[Mapping[str, Any]]) -> float:
     return min(1.0, max([0.05, *ends]))
 
 
-def _differences(found: comparison.Comparison) -> list[comparison.Difference]:
-    return [comparison.Difference(name, *comparison.shorten_pair(a, b, 200)) for name, a, b in found.differences[:500]]
-
-
 def _table(name: str, frame: pl.DataFrame, note: str) -> dict[str, Any]:
     table = pages.page_table(name, frame, note)
     title = comparison.TITLES[name]
@@ -86,12 +79,6 @@ def _table(name: str, frame: pl.DataFrame, note: str) -> dict[str, Any]:
         **{"name": name, "title": title[:1].upper() + title[1:], "note": note},
         **{"columns": table.columns, "rows": table.rows, "total": table.total},
     }
-
-
-def _overall(found: comparison.Comparison) -> list[dict[str, Any]]:
-    last = found.effects.group_by("strategy", maintain_order=True).last()
-    wanted = "strategy share_control share_treated risk_difference rd_low rd_high p n gained lost"
-    return last.select([name for name in wanted.split() if name in last.columns]).to_dicts()
 
 
 @dataclass(frozen=True)
@@ -105,24 +92,13 @@ class Flips:
 
 
 def comparison_of(
-    a: Path,
-    b: Path | None,
-    strategies: tuple[str, str] | None,
-    *,
-    common: bool,
-    margin: float | None = None,
-    again: bool = False,
-) -> Result | None:
-    """The comparison of two runs, given by their folders, or of two strategies of `a`; None while it is made."""
-    runs = (a,) if b is None or b == a else (a, b)
+    a: Path, b: Path, strategies: tuple[str, str] | None, *, common: bool, margin: float | None
+) -> Computation:
+    """The comparison of two runs, given by their folders, or of two strategies of one."""
     pair = list(strategies) if strategies else None
-    return background.compute("compare", *runs, again=again, strategies=pair, common=common, margin=margin)
-
-
-def comparison_tables(result: Result) -> list[dict[str, Any]]:
-    """The tables of a comparison as the page shows them."""
-    found: list[dict[str, Any]] = orjson.loads(files.read_bytes(result.folder / ROWS))
-    return found
+    return Computation(
+        "compare", tuple(dict.fromkeys((a, b))), {"strategies": pair, "common": common, "margin": margin}
+    )
 
 
 def flips_page(result: Result, page: int, *, kind: str = "", item: str = "", strategy: str = "") -> Flips:
@@ -149,10 +125,8 @@ TABLE_FORMS = {"latex": "tex", "csv": "csv", "md": "md"}  # the forms of the fil
 def panels(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
     """Write the panels of a run's report, and each of its tables in all forms. options: study, intervals, by. Returns
     what the page shows besides. Raises what `report_panels` raises."""
-    made = reports.report_panels(
-        runs[0], options.get("study"), options.get("intervals"), tuple(options.get("by") or ())
-    )
-    said, analysis = made
+    by = tuple(options.get("by") or ())
+    said, analysis = reports.report_panels(runs[0], options.get("study"), options.get("intervals"), by)
     (out / PANELS).write_text(pages.fragment(said), encoding="utf-8")
     for name, frame in analysis.tables.items():
         for form, ending in TABLE_FORMS.items():

@@ -322,9 +322,6 @@ def run_answers(item: Item, register: RunIndex, person: Person) -> tuple[list[Ru
     return found, left
 
 
-FILE = "variants.json"
-
-
 class Variant(NamedTuple):
     """A variant that can be made of an item, or why not."""
 
@@ -335,14 +332,15 @@ class Variant(NamedTuple):
 
 
 def varieties(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the variants of an item. runs: none. options: index, item. Nothing is to be known besides."""
-    del runs
+    """The variants of an item. runs: none. options: index, item."""
+    del out, runs
     made = variants(find_item(Path(options["index"]), options["item"]).item)
-    lines = [
-        [one.kind, one.changes, None if one.item is None else one.item.to_json().decode(), one.reason] for one in made
-    ]
-    (out / FILE).write_bytes(orjson.dumps(lines))
-    return {}
+    return {
+        "variants": [
+            [one.kind, one.changes, None if one.item is None else one.item.to_json().decode(), one.reason]
+            for one in made
+        ]
+    }
 
 
 def find_variants(index: Path, name: str) -> tuple[Variant, ...] | None:
@@ -351,10 +349,9 @@ def find_variants(index: Path, name: str) -> tuple[Variant, ...] | None:
     result = background.require(Computation("varieties", (), {"index": str(index), "item": name}))
     if result is None:
         return None
-    lines = orjson.loads(files.read_bytes(result.folder / FILE))
     return tuple(
         Variant(kind, changes, None if line is None else Item.from_json(line), reason)
-        for kind, changes, line, reason in lines
+        for kind, changes, line, reason in result.facts["variants"]
     )
 
 

@@ -4,7 +4,7 @@ What they take and give is described in tomserve.web.schemas, and as an OpenAPI 
 """
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, FastAPI, HTTPException, Path, Query, Request, Security
 from fastapi.security import APIKeyCookie, HTTPBearer
@@ -34,12 +34,14 @@ from tomserve.web import queue as web_queue
 from tomserve.web.access import Access, Bench, Reader, Runner, VisibleRun, access, workbench
 from tomserve.web.accounts import Person, secret_digest
 from tomserve.web.answer_index import Filters
-from tomserve.web.background import Result
+from tomserve.web.background import Computation, Result
 from tomserve.web.items import Source
 from tomserve.web.queue import ActionName, Where
 from tomserve.web.routes.items import own_item
 from tomserve.web.run_index import RunEntry
 from tomserve.workflows.evaluate import Experiment
+
+Found = TypeVar("Found")
 
 COMPUTING: dict[int | str, dict[str, Any]] = {
     202: {
@@ -51,9 +53,16 @@ COMPUTING: dict[int | str, dict[str, Any]] = {
 """What routes say of results that are computed beside."""
 
 
-def computing_response() -> Response:
-    """The answer while something is computed beside."""
-    return JSONResponse(schemas.Coming().model_dump(), 202, headers={"retry-after": "1"})
+class ComputingError(Exception):
+    """Something is still being computed beside."""
+
+
+def ready(found: Found | None) -> Found:
+    """What was found. Raises ComputingError where it is still being computed, which is answered by a status of its
+    own."""
+    if found is None:
+        raise ComputingError
+    return found
 
 
 TITLE = "tomserve workbench"
@@ -87,6 +96,11 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 
 class DescribedApp(FastAPI):
     """An application whose OpenAPI document says of refusals what they are: JSON, also where a route gives a file."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        coming = JSONResponse(schemas.Coming().model_dump(), 202, headers={"retry-after": "1"})
+        self.add_exception_handler(ComputingError, lambda request, error: coming)
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document."""
@@ -123,11 +137,11 @@ def start(bench: Bench, person: Runner, wanted: schemas.NewExperiment) -> schema
     return schemas.Started(name=bench.queue.submit(_experiment(wanted), person, wanted.private))
 
 
-@routes.post("/experiments/plan", response_model=planning.Plan, responses=COMPUTING, tags=["experiments"])
-def plan(bench: Bench, person: Reader, wanted: schemas.NewExperiment) -> planning.Plan | Response:
+@routes.post("/experiments/plan", responses=COMPUTING, tags=["experiments"])
+def plan(bench: Bench, person: Reader, wanted: schemas.NewExperiment) -> planning.Plan:
     """What an experiment would cost, and the smallest effect that it could find. Nothing is asked of any server."""
     experiment = web_queue.check_experiment(_experiment(wanted), person, bench.register, bench.settings)
-    return planning.find_plan(experiment, PATIENCE) or computing_response()
+    return ready(planning.find_plan(experiment, PATIENCE))
 
 
 def _experiment(wanted: schemas.NewExperiment) -> Experiment:
@@ -234,21 +248,17 @@ FILE: dict[int | str, dict[str, Any]] = {
 @routes.get("/scores/{name:path}", response_class=Response, responses={**FILE, **COMPUTING}, tags=["results"])
 def scores(line: VisibleRun, query: Annotated[schemas.ScoresQuery, Query()]) -> Response:
     """The scores of a run, a row for each item and strategy, as Parquet, CSV or lines of JSON."""
-    result = _require_result(line, background.compute("scores", line.folder, form=query.form))
-    if result is None:
-        return computing_response()
+    result = _find_result(line, Computation("scores", (line.folder,), {"form": query.form}))
     return FileResponse(result.folder / result.facts["file"], filename=result.facts["as"], media_type=KINDS[query.form])
 
 
-@routes.get("/tables/{name:path}", response_model=schemas.TablesResponse, responses=COMPUTING, tags=["results"])
-def tables(line: VisibleRun, query: Annotated[schemas.TablesQuery, Query()]) -> schemas.TablesResponse | Response:
+@routes.get("/tables/{name:path}", responses=COMPUTING, tags=["results"])
+def tables(line: VisibleRun, query: Annotated[schemas.TablesQuery, Query()]) -> schemas.TablesResponse:
     """The tables of a study of a run, each as CSV. A study is one of the content, by its name."""
     if query.study and query.study not in studies():
         raise ConfigError(one_of("study", query.study, studies()))
     options: dict[str, Any] = {"study": query.study or None, "intervals": query.intervals or None, "by": list(query.by)}
-    result = _require_result(line, background.compute("panels", line.folder, **options))
-    if result is None:
-        return computing_response()
+    result = _find_result(line, Computation("panels", (line.folder,), options))
     told = [
         schemas.TableResponse(name=name, rows=rows, csv=files.read_bytes(result.folder / f"table-{name}.csv").decode())
         for name, rows in result.facts["tables"].items()
@@ -256,13 +266,12 @@ def tables(line: VisibleRun, query: Annotated[schemas.TablesQuery, Query()]) -> 
     return schemas.TablesResponse(study=result.facts["study"], intervals=result.facts["intervals"], tables=told)
 
 
-@routes.get("/answers/{name:path}", response_model=schemas.AnswersResponse, responses=COMPUTING, tags=["results"])
-def answers(line: VisibleRun, query: Annotated[schemas.AnswersQuery, Query()]) -> schemas.AnswersResponse | Response:
+@routes.get("/answers/{name:path}", responses=COMPUTING, tags=["results"])
+def answers(line: VisibleRun, query: Annotated[schemas.AnswersQuery, Query()]) -> schemas.AnswersResponse:
     """The answers of a run in pages of 50, those that the filters leave."""
     _require_answers(line)
     filters = Filters(**query.model_dump(exclude={"where"}), factors=_factors(query.where))
-    found = answer_index.page_of(line.folder, filters)
-    return computing_response() if found is None else schemas.AnswersResponse.model_validate(found)
+    return schemas.AnswersResponse.model_validate(ready(answer_index.page_of(line.folder, filters)))
 
 
 @routes.get("/answer/{name:path}", response_model=schemas.AnswerResponse, tags=["results"])
@@ -272,10 +281,8 @@ def answer(line: VisibleRun, query: Annotated[schemas.AnswerQuery, Query()]) -> 
     return schemas.AnswerResponse.model_validate(found)
 
 
-@routes.get("/compare", response_model=schemas.CompareResponse, responses=COMPUTING, tags=["results"])
-def compare(
-    bench: Bench, person: Reader, query: Annotated[schemas.CompareQuery, Query()]
-) -> schemas.CompareResponse | Response:
+@routes.get("/compare", responses=COMPUTING, tags=["results"])
+def compare(bench: Bench, person: Reader, query: Annotated[schemas.CompareQuery, Query()]) -> schemas.CompareResponse:
     """How much better or worse b is than a on the same questions: effects, flips, and what else differs.
 
     Without b, two strategies of a are compared.
@@ -285,20 +292,15 @@ def compare(
         raise ConfigError("name a second run, b, or two strategies, sa and sb")
     pair = (query.sa, query.sb) if query.sa else None
     a, b = lines[0].folder, lines[-1].folder
-    result = _require_result(lines[0], analyses.comparison_of(a, b, pair, common=query.common, margin=query.margin))
-    if result is None:
-        return computing_response()
+    result = _find_result(lines[0], analyses.comparison_of(a, b, pair, common=query.common, margin=query.margin))
     flips = analyses.flips_page(result, query.page, kind=query.kind, item=query.item, strategy=query.strategy)
-    told = {**result.facts, "tables": analyses.comparison_tables(result), "flips": flips}
-    return schemas.CompareResponse.model_validate(told)
+    return schemas.CompareResponse.model_validate({**result.facts, "flips": flips})
 
 
-def _require_result(line: RunEntry, result: Result | None) -> Result | None:
-    """The result, None while it is computed. Raises ConfigError with the reason where there is none."""
+def _find_result(line: RunEntry, computation: Computation) -> Result:
+    """The result. Raises ComputingError while it is computed, and ConfigError with the reason where there is none."""
     _require_answers(line)
-    if result is not None and result.error:
-        raise ConfigError(result.error)
-    return result
+    return ready(background.require(computation))
 
 
 def _require_answers(line: RunEntry) -> None:
@@ -324,34 +326,30 @@ def board(bench: Bench, person: Reader, query: Annotated[leaderboard.Filters, Qu
     return leaderboard.find_board(bench.register, person, query)
 
 
-@routes.get("/items/{benchmark}", response_model=web_items.Listing, responses=COMPUTING, tags=["items"])
+@routes.get("/items/{benchmark}", responses=COMPUTING, tags=["items"])
 def items(
     bench: Bench, person: Reader, benchmark: str, query: Annotated[schemas.ItemsQuery, Query()]
-) -> web_items.Listing | Response:
+) -> web_items.Listing:
     """The items of a benchmark in pages of 50, those that the conditions leave."""
-    found = web_items.find_index(Source(benchmark, query.gold), bench.register, person)
-    if found is None:
-        return computing_response()
+    found = ready(web_items.find_index(Source(benchmark, query.gold), bench.register, person))
     wanted = web_items.ItemQuery(tuple(query.where), query.text.strip(), query.page)
     return web_items.list_items(found, wanted)
 
 
-@routes.get("/items/{benchmark}/prompt", response_model=schemas.PreviewResponse, responses=COMPUTING, tags=["items"])
+@routes.get("/items/{benchmark}/prompt", responses=COMPUTING, tags=["items"])
 def prompt(
     bench: Bench, person: Reader, benchmark: str, query: Annotated[schemas.PreviewQuery, Query()]
-) -> schemas.PreviewResponse | Response:
+) -> schemas.PreviewResponse:
     """The requests that an evaluation would send about an item, as their bodies of JSON."""
-    found = web_items.find_index(Source(benchmark, query.gold), bench.register, person)
-    if found is None:
-        return computing_response()
+    found = ready(web_items.find_index(Source(benchmark, query.gold), bench.register, person))
     made = web_items.preview(web_items.find_item(found, query.item).item, query)
     return schemas.PreviewResponse(
         strategy=made.strategy.name, more=made.more, bodies=[one.body.decode() for one in made.sent]
     )
 
 
-@routes.post("/try", status_code=201, response_model=schemas.Started, responses=COMPUTING, tags=["items"])
-def ask(bench: Bench, person: Runner, body: schemas.TrialRequest) -> schemas.Started | Response:
+@routes.post("/try", status_code=201, responses=COMPUTING, tags=["items"])
+def ask(bench: Bench, person: Runner, body: schemas.TrialRequest) -> schemas.Started:
     """Ask one item, or a story of your own, of one model. Nothing of it goes into the runs.
 
     The answer is the name under which `GET /try/{name}` tells what came of it.
@@ -362,9 +360,7 @@ def ask(bench: Bench, person: Runner, body: schemas.TrialRequest) -> schemas.Sta
         own = body.own
         chosen = own_item("\n".join(own.story), own.question, "\n".join(own.choices), own.answer)
     else:
-        found = web_items.find_index(Source(body.benchmark, body.gold), bench.register, person)
-        if found is None:
-            return computing_response()
+        found = ready(web_items.find_index(Source(body.benchmark, body.gold), bench.register, person))
         chosen = web_items.find_item(found, body.item or "").item
     name = playground.start_trial(
         bench.settings, person, chosen, body, base_url=body.base_url.strip(), key=body.key, seconds=body.seconds

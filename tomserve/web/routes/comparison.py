@@ -16,7 +16,7 @@ from pydantic import BaseModel, StringConstraints
 from tomserve.content import files
 from tomserve.errors import ConfigError, NoSuchAnswerError
 from tomserve.reporting import tables as forms
-from tomserve.web import analyses, answers
+from tomserve.web import analyses, answers, background
 from tomserve.web.access import Bench, Reader, workbench
 from tomserve.web.accounts import Person
 from tomserve.web.analyses import EFFECTS, FLIPS
@@ -88,9 +88,9 @@ class ComparisonQuery(BaseModel):
     def compare(self, a: RunEntry, b: RunEntry) -> Result | None:
         """The comparison of the first with one of the others, or with itself; None while it is made. Raises ConfigError
         for a margin that is none."""
-        return analyses.comparison_of(
-            a.folder, b.folder, self.strategies, common=self.common, margin=margin_of(self.margin), again=self.again
-        )
+        margin = margin_of(self.margin)
+        wanted = analyses.comparison_of(a.folder, b.folder, self.strategies, common=self.common, margin=margin)
+        return background.find(wanted, again=self.again)
 
 
 Asked = Annotated[ComparisonQuery, Query()]
@@ -146,7 +146,7 @@ def _pair(query: ComparisonQuery, lines: Sequence[RunEntry]) -> dict[str, Any]:
         own = result.facts["strategies"]
         more = {"sa": own[0], "sb": own[1]} if all(own) and not query.strategies else {}
         found["item_query"] = query.text(**more)
-        found["tables"] = analyses.comparison_tables(result)
+        found["tables"] = result.facts["tables"]
         found["flips"] = analyses.flips_page(
             result, query.page, kind=query.kind, item=query.item, strategy=query.strategy
         )
