@@ -6,6 +6,7 @@ things; whether a page of ours sent the form. A route need not do anything for t
 """
 
 import asyncio
+import contextlib
 import errno
 import ipaddress
 import socket
@@ -195,16 +196,20 @@ def is_known_host(host: str, settings: Settings) -> bool:
     A page of a stranger may have its own name point to this machine, and would then be taken for ours; it cannot do so
     with a number, or with `localhost`. Any port will do, since a tunnel may end at another one.
     """
-    name = urlsplit(f"//{host}").hostname if _looks_right(host) else None
-    if not name:
+    try:
+        parts = urlsplit(f"//{host}")
+        if parts.port == 0 or parts.path or not parts.hostname or set("@?#") & set(host):
+            return False
+    except ValueError:
         return False
-    if is_loopback(name):
-        return True
-    if settings.proxy and name == urlsplit(settings.proxy).hostname:
+    name, machine = parts.hostname, socket.gethostname().lower()
+    if is_loopback(name) or (settings.proxy and name == urlsplit(settings.proxy).hostname):
         return True
     if is_loopback(settings.host):
         return False
-    return _number(name) or name in _names(settings.host)
+    with contextlib.suppress(ValueError):
+        return bool(ipaddress.ip_address(name))
+    return name in (settings.host.lower(), machine, machine.split(".")[0])
 
 
 def is_known_origin(origin: str, host: str, settings: Settings) -> bool:
@@ -213,27 +218,6 @@ def is_known_origin(origin: str, host: str, settings: Settings) -> bool:
     if len(parts) == 2 and parts[0] in ("http", "https") and parts[1] == host:
         return True
     return bool(settings.proxy) and origin == settings.proxy
-
-
-def _looks_right(host: str) -> bool:
-    try:
-        parts = urlsplit(f"//{host}")
-        return parts.port != 0 and not parts.path and not set("@?#") & set(host)
-    except ValueError:
-        return False
-
-
-def _number(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
-def _names(host: str) -> set[str]:
-    own = socket.gethostname().lower()
-    return {host.lower(), own, own.split(".")[0]}
 
 
 API = "/api/"
@@ -302,36 +286,22 @@ def crash_response(request: Request, error: Exception, secrets: tuple[str, ...])
 
 def install_handlers(app: FastAPI) -> None:
     """Have an application answer errors of ours, of FastAPI's and of Starlette's in this way."""
-    app.add_exception_handler(TomserveError, _handle_own)
-    app.add_exception_handler(OSError, _handle_disk)
-    app.add_exception_handler(StarletteHTTPException, _handle_http)
-    app.add_exception_handler(RequestValidationError, _handle_validation)
+    for kind in (TomserveError, OSError, StarletteHTTPException, RequestValidationError):
+        app.add_exception_handler(kind, _handle)
 
 
-def _handle_own(request: Request, error: Exception) -> Response:
-    assert isinstance(error, TomserveError)
-    return error_response(request, status_of(error), str(error))
-
-
-def _handle_disk(request: Request, error: Exception) -> Response:
-    if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
-        raise error
-    return error_response(request, 409, f"the disk of the workbench takes nothing now ({error.strerror})")
-
-
-def _handle_http(request: Request, error: Exception) -> Response:
-    assert isinstance(error, StarletteHTTPException)
-    said = {404: "there is no such page", 405: f"{request.method} is not possible here"}
-    detail = str(error.detail)
-    plain = detail in ("Not Found", "Method Not Allowed")
-    return error_response(
-        request, error.status_code, said.get(error.status_code, detail) if plain else detail, error.headers
-    )
-
-
-def _handle_validation(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    return error_response(request, 422, "; ".join(_field(one) for one in error.errors()[:3]))
+def _handle(request: Request, error: Exception) -> Response:
+    match error:
+        case TomserveError():
+            return error_response(request, status_of(error), str(error))
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EROFS):
+            return error_response(request, 409, f"the disk of the workbench takes nothing now ({error.strerror})")
+        case StarletteHTTPException(status_code=status, detail=detail, headers=headers):
+            own = {"Not Found": "there is no such page", "Method Not Allowed": f"{request.method} is not possible here"}
+            return error_response(request, status, own.get(detail, detail), headers)
+        case RequestValidationError():
+            return error_response(request, 422, "; ".join(_field(one) for one in error.errors()[:3]))
+    raise error
 
 
 def _field(error: Any) -> str:
