@@ -58,16 +58,11 @@ def answers(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[
     rows = pl.concat(_replies(replies.responses, known.ids))
     items = _items(folder / runfolder.ITEMS)
     table = _join_scores(rows, scores, items)
-    _write(table, out / ANSWERS)
-    _write(items, out / ITEMS)
     turns = _turns(folder, Manifest.read(folder), replies.sources["model"])
-    if turns is not None:
-        _write(turns, out / TURNS)
+    for name, written in ((ANSWERS, table), (ITEMS, items), (TURNS, turns)):
+        if written is not None:
+            written.write_parquet(out / name, row_group_size=_CHUNK, compression="lz4")
     return _about(table, scores, turns is not None)
-
-
-def _write(table: pl.DataFrame, path: Path) -> None:
-    table.write_parquet(path, row_group_size=_CHUNK, compression="lz4")
 
 
 def _replies(responses: ResponseFile, ids: Sequence[str]) -> Iterator[pl.DataFrame]:

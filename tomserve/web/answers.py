@@ -266,7 +266,9 @@ def _scan_journal(
             why = index.error if index is not None else "the index of its answers is still being made; look again soon"
             raise NoSuchAnswerError(f"{run}: {why}")
         raise _none(run, item, strategy)
-    question = next((one for one in _lines_of_items(folder / runfolder.ITEMS) if one.id == item), None)
+    path = folder / runfolder.ITEMS
+    lines = ((number, line) for number, line in enumerate(_first_lines(path), 1) if line.strip())
+    question = next((one for one in (read_line(path, *line) for line in lines) if one.id == item), None)
     if question is None:
         raise _none(run, item, strategy)
     last = {row.get("turn") or 0: row for row in own}
@@ -303,11 +305,6 @@ def _rows(path: Path) -> Iterator[Any]:
     for line in _first_lines(path) if path.exists() else ():
         with contextlib.suppress(orjson.JSONDecodeError):
             yield orjson.loads(line)
-
-
-def _lines_of_items(path: Path) -> Iterator[Item]:
-    lines = enumerate(_first_lines(path), 1)
-    return (read_line(path, number, line) for number, line in lines if line.strip())
 
 
 def _item(folder: Path, offset: int) -> Item:

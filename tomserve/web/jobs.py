@@ -173,28 +173,26 @@ class ProcessEnd:
 def job_after(job: Job, end: ProcessEnd) -> Job:
     """The place in the queue of an experiment whose process has ended."""
     code = end.code
+    died = code is None or code < 0 or code == LOST
     if code in (0, 1):
         return _with_code(job, State.DONE, code, end.failures or end.said if code else "", ended=utc_now(), deaths=0)
     if job.wanted is State.CANCELLED:
         return _with_code(job, State.CANCELLED, code, "", ended=utc_now())
-    if job.wanted is not None and (code in STOPPED or code is None or code < 0 or code == LOST):
+    if not died and code not in STOPPED:
+        return _with_code(job, State.FAILED, code, end.said or f"ended with exit code {code}", ended=utc_now())
+    if job.wanted is not None:
         return _with_code(job, job.wanted, code, "")
-    if end.leaving and (code is None or code < 0 or code in STOPPED or code == LOST):
+    if end.leaving:
         return _with_code(job, State.QUEUED, code, "stopped with the workbench, and goes on when that is started again")
-    if code in STOPPED:
+    if not died:
         return _with_code(job, State.PAUSED, code, "a signal from elsewhere stopped it; let it go on")
-    if code is None or code < 0 or code == LOST:
-        deaths = 0 if end.grown else job.deaths + 1
-        killed = (
-            "its process ended while no worker ran" if code is None else f"its process was killed by signal {-code}"
-        )
-        why = end.said if code == LOST else killed
-        if deaths < DEATHS:
-            return _with_code(job, State.QUEUED, code, f"{why}; it goes on by itself", deaths=deaths)
-        return _with_code(
-            job, State.FAILED, code, f"{why}; that came {deaths} times in a row", ended=utc_now(), deaths=deaths
-        )
-    return _with_code(job, State.FAILED, code, end.said or f"ended with exit code {code}", ended=utc_now())
+    deaths = 0 if end.grown else job.deaths + 1
+    why = "its process ended while no worker ran" if code is None else f"its process was killed by signal {-code}"
+    why = end.said if code == LOST else why
+    if deaths < DEATHS:
+        return _with_code(job, State.QUEUED, code, f"{why}; it goes on by itself", deaths=deaths)
+    said = f"{why}; that came {deaths} times in a row"
+    return _with_code(job, State.FAILED, code, said, ended=utc_now(), deaths=deaths)
 
 
 def _with_code(job: Job, state: State, code: int | None, said: str, **more: object) -> Job:
@@ -230,14 +228,12 @@ def _endpoint_reason(url: str) -> str:
 
 def _local_reason(model: str | None, *, start: bool) -> str:
     fitting = [one for one in registry.believed_records() if registry.serves(one.record, model)]
-    if any(one.state == "ready" for one in fitting):
+    if any(one.state == "ready" for one in fitting) or (not fitting and (start or is_started(model))):
         return ""
-    if fitting:
-        doing = "is loading its model" if fitting[0].state == "loading" else "does not answer now"
-        return f"the server of {fitting[0].record.model} {doing}"
-    if start or is_started(model):
-        return ""
-    return f"no server of {model} runs; start one with `tomserve serve {model}`"
+    if not fitting:
+        return f"no server of {model} runs; start one with `tomserve serve {model}`"
+    doing = "is loading its model" if fitting[0].state == "loading" else "does not answer now"
+    return f"the server of {fitting[0].record.model} {doing}"
 
 
 LOOK = 0.25  # seconds between two looks at a process
@@ -284,8 +280,7 @@ class Worker:
         return self.stop.is_set() or self.leave.is_set()
 
     def _jobs(self) -> list[tuple[RunEntry, Job]]:
-        jobs = [(line, line.card.job) for line in queue.order_entries(self.register.every())]
-        return [(line, job) for line, job in jobs if job is not None and job.active]
+        return [(line, job) for line, job in queue.order_entries(self.register.every()) if job.active]
 
     def _look(self) -> None:
         jobs = self._jobs()

@@ -153,9 +153,10 @@ class Board:
 
 def find_board(register: RunIndex, person: Person, filters: Filters) -> Board:
     """The leaderboard of the runs that a person may see. What is not counted yet is begun to be counted, and said."""
-    lines = [line for line in register.lines(person) if line.kind != "measured"]
+    every = register.lines(person)
+    lines = [line for line in every if line.kind != "measured"]
     ranked = [line for line in lines if not line.broken and line.complete]
-    folders = list(_layer_folders(lines, register, person))
+    folders = list(_layer_folders(every))
     computations = [Computation("tally", (line.folder,)) for line in ranked]
     for folder, _ in folders:
         inside = sorted(path for path in folder.iterdir() if (path / MANIFEST).exists())
@@ -173,13 +174,14 @@ def find_board(register: RunIndex, person: Person, filters: Filters) -> Board:
     return builder.board(sum(found is None for found in tallies))
 
 
-def _layer_folders(lines: Sequence[RunEntry], register: RunIndex, person: Person) -> Iterable[tuple[Path, str]]:
-    """The folders with the layers of one model, each with the name of one of its runs; those of which somebody may see
-    every run."""
-    names = {line.name for line in register.lines(person)}
+def _layer_folders(lines: Sequence[RunEntry]) -> Iterable[tuple[Path, str]]:
+    """The folders with the layers of one model, each with the name of one of its runs; those of which every run is
+    among these lines, so that somebody may see it."""
+    names = {line.name for line in lines}
     for line in lines:
         folder, parent = line.folder.parent, line.name.rpartition("/")[0]
-        if line.folder.name == ITEMS and line.complete and parent and (folder / ITEMS / MANIFEST).is_file():
+        own = line.kind != "measured" and line.folder.name == ITEMS and line.complete
+        if own and parent and (folder / ITEMS / MANIFEST).is_file():
             runs = [path.name for path in folder.iterdir() if (path / MANIFEST).exists()]
             if all(f"{parent}/{name}" in names for name in runs):
                 yield folder, line.name

@@ -3,7 +3,7 @@ server."""
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from tomserve.workflows.evaluate import Experiment
 from tomserve.workflows.search import STRATEGY, check_search
 
 VARIED = 240  # of so many questions at most the variants are made; how many all have is estimated from them
+
+MINIMUM = "minimum_detectable_effect"  # how the column of a plan begins that says what can be found
 
 MATTER = frozenset(
     {"benchmark", "path", "gold", "where", "strategy", "limit", "repeats", "noise_check", "variants", "temperature"}
@@ -104,7 +106,10 @@ def plan_experiment(experiment: Experiment) -> Plan:
         again=again,
         about=len(part) < len(asked),
         **_sent(made, more),
-        comparisons=tuple(_comparisons(made)),
+        comparisons=tuple(
+            Comparison(row["comparison"], row["units"], row.get(f"{MINIMUM}, SD {power.SD[0]:g}"), power.SD[0])
+            for row in made.comparisons.iter_rows(named=True)
+        ),
     )
 
 
@@ -138,12 +143,6 @@ def _sent(made: power.Plan, more: float) -> dict[str, Any]:
         "reply_tokens": round(int(made.cost["answer tokens at most"].sum()) * more),
         "longest": int(made.cost["longest prompt"].max() or 0),  # type: ignore[arg-type]  # whole numbers, at least one
     }
-
-
-def _comparisons(made: power.Plan) -> Iterator[Comparison]:
-    for row in made.comparisons.iter_rows(named=True):
-        effect = row.get(f"minimum_detectable_effect, SD {power.SD[0]:g}")
-        yield Comparison(row["comparison"], row["units"], effect, power.SD[0])
 
 
 def plan(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:

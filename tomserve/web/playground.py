@@ -106,13 +106,12 @@ def start_trial(
     check_model(how.model, base_url)
     name, root = secrets.token_hex(8), settings.folder / FOLDER
     asked = {
-        **{
-            "owner": person.name,
-            "item": item.to_json().decode(),
-            "how": how.model_dump(include=set(How.model_fields)),
-            "base_url": base_url,
-        },
-        **{"seconds": min(max(1.0, float(seconds)), LONGEST), "begun": utc_now()},
+        "owner": person.name,
+        "item": item.to_json().decode(),
+        "how": how.model_dump(include=set(How.model_fields)),
+        "base_url": base_url,
+        "seconds": min(max(1.0, seconds), LONGEST),
+        "begun": utc_now(),
     }
     with _lock:
         if sum(child.poll() is None for child in _children.values()) >= AT_ONCE:
@@ -275,14 +274,11 @@ def _results_of(item: Item, run: Path) -> dict[str, Any]:
     table = scores_of(run)
     if table.height:
         (score,) = table.head(1).iter_rows(named=True)
-        found["score"] = {name: value for name, value in score.items() if _plain(value)}
+        plain = (str, bool, int, float, list, type(None))
+        found["score"] = {name: value for name, value in score.items() if isinstance(value, plain)}
     with contextlib.suppress(TomserveError):
         found["requests"] = [one.body for one in sorted(prompts_of(manifest, item, rows)[0], key=lambda one: one.turn)]
     return found
-
-
-def _plain(value: Any) -> bool:
-    return value is None or isinstance(value, str | bool | int | float | list)
 
 
 if __name__ == "__main__":

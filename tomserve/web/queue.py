@@ -123,16 +123,13 @@ def _may_read(name: str, person: Person, register: RunIndex) -> bool:
 def check_model(model: str | None, base_url: object) -> None:
     """Without an address the model is a preset's or a running server's; never a folder, a file or something to load.
     Raises ConfigError."""
+    if model is not None and base_url and (not model.isprintable() or len(model) > 300):
+        raise ConfigError("model: expected a name of at most 300 characters on one line")
     if model is None or base_url:
-        if model is not None and (not model.isprintable() or len(model) > 300):
-            raise ConfigError("model: expected a name of at most 300 characters on one line")
         return
     presets = content.names("launch/models", ".yaml")
-    if model in presets:
-        return
-    if model in {one.record.model for one in registry.believed_records()}:
-        return
-    raise ConfigError(f"{one_of('model', model[:300], presets)}; or give the address of a server that serves it")
+    if model not in presets and model not in {one.record.model for one in registry.believed_records()}:
+        raise ConfigError(f"{one_of('model', model[:300], presets)}; or give the address of a server that serves it")
 
 
 def check_key(name: str, urls: Sequence[str], settings: Settings) -> None:
@@ -315,7 +312,7 @@ class Queue:
     def lines(self, person: Person) -> list[RunEntry]:
         """The lines of everything that was queued and that the person may see: what is active comes first, in order,
         then what has ended, the latest first."""
-        return order_entries(self.register.lines(person))
+        return [line for line, _ in order_entries(self.register.lines(person))]
 
     def act(self, action: ActionName, name: str, person: Person, where: Where | None = None) -> None:
         """Pause, resume, cancel, retry or move an experiment. One that runs and is paused or cancelled ends first; no
@@ -331,7 +328,8 @@ class Queue:
         if known is not None and action == "retry":
             order = self._last(known.group) + 1
         elif known is not None and where is not None:
-            order = _order_at([one for one in self._of_group(known.group) if _job(one).state in WAITS], name, where)
+            waiting = [(line, job) for line, job in self._of_group(known.group) if job.state in WAITS]
+            order = _order_at(waiting, name, where)
 
         def change(card: Card) -> Card:
             if card.job is None:
@@ -363,10 +361,9 @@ class Queue:
         line = self._changeable(name, person)
         if line.running:
             raise ConflictError(f"{name} is being asked; score it once it has ended")
-        computation = Computation("rescore", (line.folder,))
-        if background.peek(computation)[0]:
+        if background.peek(Computation("rescore", (line.folder,)))[0]:
             raise ConflictError(f"{name} is being scored already")
-        background.find(computation, again=True)
+        background.compute("rescore", line.folder, again=True)
 
     def rescored(self, name: str, person: Person) -> tuple[bool, Result | None]:
         """Whether a run is being scored anew, and what came of the last time. Raises NoSuchRunError."""
@@ -396,27 +393,24 @@ class Queue:
             raise NotAllowedError(f"{name} belongs to {line.card.owner or 'whoever may run experiments'}")
         return line
 
-    def _of_group(self, group: str) -> list[RunEntry]:
-        return [one for one in order_entries(self.register.every()) if _job(one).group == group]
+    def _of_group(self, group: str) -> list[tuple[RunEntry, Job]]:
+        return [(line, job) for line, job in order_entries(self.register.every()) if job.group == group]
 
     def _last(self, group: str) -> float:
-        return max((_job(one).order for one in self._of_group(group) if _job(one).active), default=0)
+        return max((job.order for _, job in self._of_group(group) if job.active), default=0)
 
 
-def _job(line: RunEntry) -> Job:
-    assert line.card.job is not None  # of a line that was queued
-    return line.card.job
+def order_entries(lines: Sequence[RunEntry]) -> list[tuple[RunEntry, Job]]:
+    """Those of the lines that were queued, each with its job: what is active first, in order, then what has ended, the
+    latest first."""
+    jobs = [(line, job) for line in lines if (job := line.card.job) is not None]
+    ended = sorted((one for one in jobs if not one[1].active), key=lambda one: one[1].ended or "", reverse=True)
 
+    def place(one: tuple[RunEntry, Job]) -> tuple[bool, float, str, str]:
+        line, job = one
+        return not job.runs, job.order, job.submitted, line.name
 
-def order_entries(lines: Sequence[RunEntry]) -> list[RunEntry]:
-    """Those of the lines that were queued: what is active first, in order, then what has ended, the latest first."""
-    jobs = [(job, line.name, line) for line in lines if (job := line.card.job) is not None]
-    active = sorted(
-        (one for one in jobs if one[0].active),
-        key=lambda one: (not one[0].runs, one[0].order, one[0].submitted, one[1]),
-    )
-    ended = sorted((one for one in jobs if not one[0].active), key=lambda one: one[0].ended or "", reverse=True)
-    return [line for *_, line in (*active, *ended)]
+    return [*sorted((one for one in jobs if one[1].active), key=place), *ended]
 
 
 _FROM: dict[str, tuple[tuple[State, ...], str]] = {
@@ -433,24 +427,23 @@ def _after(action: ActionName, job: Job, order: float) -> Job:
     """The job after what somebody has done; what a worker has read of it before is void."""
     if job.runs:
         return job.to(State.STOPPING, wanted=State.PAUSED if action == "pause" else State.CANCELLED)
-    now, changes = utc_now(), dict[str, Any]()
-    state = State.QUEUED
-    if action in ("pause", "move") and (action == "pause" or job.state is State.PAUSED):
-        state = State.PAUSED
-    elif action == "cancel":
-        state, changes = State.CANCELLED, {"ended": now}
-    elif action == "resume":
-        changes = {"deaths": 0}
-    elif action == "retry":
-        changes = {"deaths": 0, "ended": None, "exit_code": None, "submitted": now}
+    now = utc_now()
+    then: dict[ActionName, tuple[State, dict[str, Any]]] = {
+        "pause": (State.PAUSED, {}),
+        "move": (State.PAUSED if job.state is State.PAUSED else State.QUEUED, {}),
+        "cancel": (State.CANCELLED, {"ended": now}),
+        "resume": (State.QUEUED, {"deaths": 0}),
+        "retry": (State.QUEUED, {"deaths": 0, "ended": None, "exit_code": None, "submitted": now}),
+    }
+    state, changes = then[action]
     return job.to(state, turn=job.turn + 1, wanted=None, order=order, **changes)
 
 
-def _order_at(waiting: Sequence[RunEntry], name: str, where: Where) -> float:
-    others = [_job(one).order for one in waiting if one.name != name]
+def _order_at(waiting: Sequence[tuple[RunEntry, Job]], name: str, where: Where) -> float:
+    others = [job.order for line, job in waiting if line.name != name]
     if not others:
         return 0.0
-    here = next((place for place, one in enumerate(waiting) if one.name == name), 0)
+    here = next((place for place, (line, _) in enumerate(waiting) if line.name == name), 0)
     at = {"first": 0, "up": max(here - 1, 0), "down": min(here + 1, len(others)), "last": len(others)}[where]
     if at == 0:
         return others[0] - 1

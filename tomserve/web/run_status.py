@@ -116,12 +116,14 @@ def look(folder: Path, name: str, rows: int = 0) -> RunStatus:
     many rows it has, which is shown where no process has recorded its progress."""
     told = progress.read_progress(folder)
     running = told.running if told is not None else progress.is_locked(folder)
-    card, said = Card(), ""
+    card, said, complete = Card(), "", False
     try:
         card = run_index.read_card(folder)
     except ConfigError as error:
         said = without_paths(str(error))
-    state = state_of(card, running=running, complete=not running and _complete(folder))
+    with contextlib.suppress(ConfigError):
+        complete = not running and (manifest := Manifest.read(folder)) is not None and manifest.complete
+    state = state_of(card, running=running, complete=complete)
     if card.job is not None and card.job.said:
         said = card.job.said
     elif told is not None and not running:
@@ -139,14 +141,6 @@ def look(folder: Path, name: str, rows: int = 0) -> RunStatus:
         log=_log(folder / "log.txt"),
         console=_log(folder / "console.txt"),
     )
-
-
-def _complete(folder: Path) -> bool:
-    try:
-        manifest = Manifest.read(folder)
-    except ConfigError:
-        return False
-    return manifest is not None and manifest.complete
 
 
 def last_rows(journal: Path, size: int = TAIL) -> Iterator[dict[str, Any]]:

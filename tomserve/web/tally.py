@@ -9,7 +9,6 @@ from typing import Any
 
 import orjson
 import polars as pl
-import pydantic
 
 from tomserve import benchmarks
 from tomserve.causal.settings import ITEMS
@@ -26,7 +25,7 @@ from tomserve.studies.comparison import CLASS
 from tomserve.studies.presentation import finite_or_none
 from tomserve.studies.study import load_study
 from tomserve.web import background
-from tomserve.web.background import Computation, Result, without_paths
+from tomserve.web.background import Computation, without_paths
 from tomserve.web.run_index import MANIFEST, RunEntry
 from tomserve.workflows import leaderboard
 from tomserve.workflows.functional import INSIDE, find_measurement, read_layers
@@ -86,7 +85,6 @@ class Tally(Strict):
     revision: str = ""
     served: str = ""  # further fields of every request that say how the model was to think
     created: str = ""
-    complete: bool = False  # whether all was asked
     shares: tuple[Share, ...] = ()
     layers: Layers | None = None
     broken: str = ""  # why it cannot be read
@@ -108,7 +106,7 @@ def of_run(folder: Path) -> Tally:
     """The tally of one run. Raises ConfigError where it cannot be read."""
     manifest = Manifest.load(folder)
     own = {name: value for name, value in manifest.sampling.items() if name not in ("temperature", "seed", "repeats")}
-    known = _tally(manifest, manifest.complete, orjson.dumps(own, option=orjson.OPT_SORT_KEYS).decode() if own else "")
+    known = _tally(manifest, orjson.dumps(own, option=orjson.OPT_SORT_KEYS).decode() if own else "")
     if manifest.measured:
         return known
     table, record, *_ = load_scored_run(folder)
@@ -128,9 +126,9 @@ def of_run(folder: Path) -> Tally:
     return known.model_copy(update={"shares": tuple(shares)})
 
 
-def _tally(manifest: Manifest, complete: bool, served: str = "") -> Tally:
+def _tally(manifest: Manifest, served: str = "") -> Tally:
     revision, created = manifest.revision or "", manifest.created or ""
-    return Tally(model=manifest.model, revision=revision, served=served, created=created, complete=complete)
+    return Tally(model=manifest.model, revision=revision, served=served, created=created)
 
 
 def _class_factor(benchmark: str, rows: pl.DataFrame) -> str:
@@ -187,8 +185,8 @@ def of_layers(folder: Path) -> Tally:
     parts = [path for path in places if not path.name.startswith(INSIDE)]
     first = Manifest.read(folder / ITEMS)
     assert first is not None  # or the folder would not be taken for one of layers
-    known = _tally(first, all(one.complete for path in parts if (one := Manifest.read(path)) is not None))
-    if not known.complete:
+    known = _tally(first)
+    if not all(one.complete for path in parts if (one := Manifest.read(path)) is not None):
         return known
     facts = leaderboard.collect_facts(read_layers(folder, parts, inside))
     told: dict[str, Any] = {
@@ -209,11 +207,7 @@ def find_tallies(lines: Sequence[RunEntry]) -> list[Tally | None]:
 
 def read_tallies(computations: Sequence[Computation]) -> list[Tally | None]:
     """What such computations have given, as `background.find_all` finds it."""
-    return [None if made is None else _read_tally(made) for made in background.find_all(computations)]
-
-
-def _read_tally(made: Result) -> Tally:
-    try:
-        return Tally(broken=made.error) if made.error else Tally.model_validate(made.facts)
-    except pydantic.ValidationError:
-        return Tally(broken="what was kept of it is no tally; `tomserve web --rebuild` has it made anew")
+    return [
+        None if made is None else Tally(broken=made.error) if made.error else Tally.model_validate(made.facts)
+        for made in background.find_all(computations)
+    ]

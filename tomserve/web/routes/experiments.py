@@ -37,7 +37,6 @@ from tomserve.web.background import without_paths
 from tomserve.web.page_templates import render_page
 from tomserve.web.planning import MATTER, find_plan
 from tomserve.web.run_index import RunEntry
-from tomserve.web.settings import Settings
 from tomserve.workflows import evaluate
 from tomserve.workflows.evaluate import Experiment
 
@@ -162,7 +161,7 @@ def field_about(sentence: str) -> str:
     return min(found)[2] if found else ""
 
 
-def form_of_experiment(experiment: Experiment, *, private: bool = False) -> Form:
+def form_of_experiment(experiment: Experiment) -> Form:
     """The form that makes this experiment."""
     values: dict[str, list[str]] = {}
     told = experiment.model_dump(mode="json", exclude_defaults=True)
@@ -181,7 +180,7 @@ def form_of_experiment(experiment: Experiment, *, private: bool = False) -> Form
         values["source"] = ["endpoint"]
     else:
         values |= {"source": ["preset"], "preset": values.pop("model", [])}
-    return Form(values, experiment, private=private)
+    return Form(values, experiment)
 
 
 def form_of_text(text: str) -> Form:
@@ -313,19 +312,6 @@ def usual_of(name: str) -> str:
     return f"{said} Default conditions: {', '.join(found.usual)}." if found.usual else said
 
 
-def models_at(address: str, key: str, settings: Settings) -> list[str]:
-    """The models that an endpoint lists, asked once and within bounds.
-
-    key: the name of the variable that holds its API key; "" to ask without. Raises what `check_key` raises, and
-    ServerError where the endpoint does not answer as one.
-    """
-    place = normalize_url(address)
-    if key:
-        queue.check_key(key, (place,), settings)
-    probe = Probe(place, os.environ[key] if key else None, MODELS_PATIENCE, headers=keys.headers([key]))
-    return [str(model["id"]) for model in probe.models()[:MOST_MODELS]]
-
-
 def model_pace(lines: Iterable[RunEntry], model: str | None) -> tuple[float, str] | None:
     """How many rows a second the newest run of a model wrote whose times tell it, and the name of that run."""
     own = [line for line in lines if model and line.model == model and line.kind == "answers"]
@@ -363,8 +349,7 @@ def new(request: Request, person: Reader, like: str = "", servers: str = "") -> 
         except ConfigError as error:
             said = without_paths(str(error))
     else:
-        form = form_of_request(sent or _first_fields())
-        _check(form, request, person)
+        form = _checked_form(request, person, sent or _first_fields())
     planned = None if like or sent else {**_NO_PLAN, "coming": True}  # the page fetches the plan of the first form
     return _page(request, person, form, said=said, ask_servers=bool(servers), planned=planned)
 
@@ -372,8 +357,7 @@ def new(request: Request, person: Reader, like: str = "", servers: str = "") -> 
 @router.get("/new/plan")
 def plan(request: Request, person: Reader) -> HTMLResponse:
     """The plan of the form as it is filled in now, with what is wrong beside the fields."""
-    form = form_of_request(_sent_fields(request.query_params.multi_items()))
-    _check(form, request, person)
+    form = _checked_form(request, person, _sent_fields(request.query_params.multi_items()))
     return render_page(
         request,
         "new/plan.html.j2",
@@ -404,8 +388,7 @@ def servers(request: Request, person: Reader, server: str = "") -> HTMLResponse:
 @router.get("/new/experiment.yaml")
 def download(request: Request, person: Reader) -> Response:
     """The experiment as the file that `tomserve eval --config` takes."""
-    form = form_of_request(_sent_fields(request.query_params.multi_items()))
-    _check(form, request, person)
+    form = _checked_form(request, person, _sent_fields(request.query_params.multi_items()))
     if form.experiment is None or form.errors:
         return _page(request, person, form, status=422)
     headers = {"Content-Disposition": 'attachment; filename="experiment.yaml"'}
@@ -420,10 +403,13 @@ def models(
     key: Annotated[str, Field(max_length=100)] = "",
 ) -> HTMLResponse:
     """The models that an endpoint lists. It is asked because somebody wants it to be, and never by itself."""
-    found: Sequence[str] = ()
-    wrong = ""
+    found, wrong = list[str](), ""
     try:
-        found = models_at((base_url.split() or [""])[0], key, workbench(request).settings)
+        place = normalize_url((base_url.split() or [""])[0])
+        if key:
+            queue.check_key(key, (place,), workbench(request).settings)
+        probe = Probe(place, os.environ[key] if key else None, MODELS_PATIENCE, headers=keys.headers([key]))
+        found = [str(model["id"]) for model in probe.models()[:MOST_MODELS]]
     except TomserveError as error:
         wrong = str(error)
     return render_page(request, "new/models.html.j2", found=found, wrong=wrong)
@@ -454,8 +440,7 @@ async def submit(request: Request, person: Runner) -> Response:
 
 
 def _submit(request: Request, person: Person, sent: Mapping[str, list[str]]) -> Response:
-    form = form_of_request(sent)
-    _check(form, request, person)
+    form = _checked_form(request, person, sent)
     if form.experiment is not None and not form.errors:
         try:
             find_plan(form.experiment, KNOWING)  # what is wrong with its items need not wait for its turn
@@ -479,6 +464,12 @@ def _sent_fields(pairs: Any) -> dict[str, list[str]]:
         if name not in ("like", "servers", "csrf", "plan"):
             found.setdefault(name, []).append(value)
     return found
+
+
+def _checked_form(request: Request, person: Person, sent: Mapping[str, Sequence[str]]) -> Form:
+    form = form_of_request(sent)
+    _check(form, request, person)
+    return form
 
 
 def _check(form: Form, request: Request, person: Person) -> None:

@@ -2,6 +2,7 @@
 events.
 """
 
+import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, quote, urlencode
@@ -148,27 +149,21 @@ def _work_options(options: Mapping[str, str]) -> dict[str, Any]:
 
 def _panels(request: Request, line: RunEntry, options: Mapping[str, str]) -> dict[str, Any]:
     """The panels, if they are there; of a run that is being worked on, those of the moment that was asked for."""
-    upto = request.query_params.get("upto", "")
+    upto, grown = request.query_params.get("upto", ""), 0
     if line.running:
-        grown = _current_sizes(line)
+        with contextlib.suppress(OSError):
+            grown = (line.folder / "responses.jsonl").stat().st_size
         if not upto.isdecimal():
             return {"grown": grown}
         result = background.compute("panels", line.folder, upto=int(upto[:18]), **_work_options(options))
     else:
         again = request.query_params.get("again") == "1" and not request.headers.get("HX-Request")
         result = background.compute("panels", line.folder, again=again, **_work_options(options))
-    found: dict[str, Any] = {"result": result or "computing", "grown": _current_sizes(line) if line.running else 0}
+    found: dict[str, Any] = {"result": result or "computing", "grown": grown}
     if isinstance(result, Result) and not result.error:
         # The text was rendered by the report's own templates, which escape what comes from elsewhere.
         found["panels"] = Markup(files.read_bytes(result.folder / PANELS).decode())
     return found
-
-
-def _current_sizes(line: RunEntry) -> int:
-    try:
-        return (line.folder / "responses.jsonl").stat().st_size
-    except OSError:
-        return 0
 
 
 def _again(request: Request, name: str) -> str:
@@ -215,21 +210,16 @@ def _shown(request: Request, seen: RunStatus, line: RunEntry, person: Person) ->
         card = run_index.read_card(line.folder)
     except ConfigError:
         card = line.card
+    asked = seen.following and seen.progress is not None and not seen.progress.running
+    lines = workbench(request).register.lines(person) if asked else ()
     return {
         "seen": seen,
-        "measuring": _measuring(request, seen, person),
+        # as the faithfulness of a run is measured once all of it was answered
+        "measuring": [one.name for one in lines if one.of == seen.name and one.running],
         "queued": card.job is not None,
         "actions": queue.actions(card, person),
         "readable": ANSWERS,
     }
-
-
-def _measuring(request: Request, seen: RunStatus, person: Person) -> list[str]:
-    """The measurements of this run that go on now, as its faithfulness is measured once all of it was answered."""
-    if not seen.following or seen.progress is None or seen.progress.running:
-        return []
-    lines = workbench(request).register.lines(person)
-    return [one.name for one in lines if one.of == seen.name and one.running]
 
 
 RECENT, RECENT_BYTES = 50, 1 << 20  # answers of a run that goes on that are listed; bytes of its journal that are read
