@@ -294,7 +294,8 @@ def report(
     if out is not None:
         output_path.check_output(out, *sources, own=("report.html",))
     score.load_sources(runs or (None,))
-    out = out or score.default_report_path(runs or ())
+    if out is None and runs and len(runs) == 1 and (parts := score.find_parts(runs[0])) is not None:
+        out = parts / "report.html"
     path = write_report(runs or (None,), out, intervals, label or [], study, by=by or ())
     say(f"report: {path}")
     if opened:

@@ -10,7 +10,6 @@ from tomserve.cli import interrupts
 from tomserve.cli.options import SetupOption, Showing, console, with_groups
 
 if TYPE_CHECKING:
-    from tomserve.faithfulness.measurement import MeasurementResult
     from tomserve.faithfulness.settings import Connection, Settings
 
 
@@ -195,14 +194,9 @@ def measure_and_report(settings: Settings, connection: Connection, new: str | No
     result = measure(settings, connection, new, RunScreen(screen, quiet=showing.quiet), interrupts.ask_with_signals)
     if not result.asked_now:
         screen.print("nothing left to ask", highlight=False)
-    cache = None if showing.quiet else _describe_cache(result)
+    cache = None
+    if not showing.quiet and result.tokens is not None and result.cached is not None:
+        cache = f"prompts: {result.tokens:,} tokens, {result.cached:.0%} of them from the server's cache"
     show_measurement(result.folder, screen, showing, note=cache)
     tell_failures(result.failures, screen)
     return 1 if set(result.failures) - {REFUSAL} else 0
-
-
-def _describe_cache(result: MeasurementResult) -> str | None:
-    """How many of the prompt tokens the server had in its cache, in words; None where it does not tell."""
-    if result.tokens is None or result.cached is None:
-        return None
-    return f"prompts: {result.tokens:,} tokens, {result.cached:.0%} of them from the server's cache"

@@ -268,6 +268,8 @@ def _measure_several(
     plans: Mapping[str, FunctionalPlan], plan: FunctionalPlan, *, report: bool, opened: bool, quiet: bool, whole: bool
 ) -> int:
     """Do all parts of all models, and print and write the leaderboard; returns the exit code."""
+    from rich.console import Console as Screen
+
     from tomserve.content.files import one_line
     from tomserve.runs.runfolder import run_path
     from tomserve.workflows.leaderboard import (
@@ -278,7 +280,9 @@ def _measure_several(
         write_leaderboard,
     )
 
-    screen = _narrow_console(console())
+    screen = console()
+    if not screen.is_terminal:
+        screen = Screen(width=100, highlight=False)  # no wider than a reader's: a leaderboard is sentences, too
     queue = measure_models(plans, make_runner(screen, quiet=quiet), report=report)
     folder = run_path(next(iter(plans.values())).run or "").parent
     code = 0
@@ -300,13 +304,6 @@ def _measure_several(
     if queue.failed:
         screen.print(f"not measured: {', '.join(map(one_line, queue.failed))}", soft_wrap=True, markup=False)
     return 1 if queue.failed else code
-
-
-def _narrow_console(screen: Console) -> Console:
-    """The console, which in a file or a pipe is no wider than a reader's screen, as a leaderboard is sentences, too."""
-    from rich.console import Console as Screen
-
-    return screen if screen.is_terminal else Screen(width=100, highlight=False)
 
 
 def exit_code(told: FunctionalResult, screen: Console) -> int:

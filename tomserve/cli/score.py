@@ -207,12 +207,6 @@ def _of_parts(gap: missing_data.Gaps, folder: Path) -> missing_data.Gaps:
     return replace(gap, wanted=None)
 
 
-def default_report_path(runs: Sequence[str | None]) -> Path | None:
-    """Where the report of the parts of an evaluation lies if nobody says where; None for everything else."""
-    folder = find_parts(runs[0]) if len(runs) == 1 else None
-    return None if folder is None else folder / "report.html"
-
-
 class LoadedScores(NamedTuple):
     """The scores of several runs and score tables in one table, and what is lacking of each of them; where all of them
     are measured runs, also the study that they name."""

@@ -155,7 +155,8 @@ def explain(error: Mapping[str, Any], data: Any, model: type[pydantic.BaseModel]
     loc = place_of(error, data)
     wanted = _type_at(loc, model)
     if kind == "extra_forbidden":
-        known = keys_at(loc[:-1], model)
+        submodel = model_in(_type_at(loc[:-1], model))
+        known = [] if submodel is None else sorted(keys_of(submodel))
         return f"unknown key{nearest(str(loc[-1]), known) or '.'} Known: {', '.join(known)}" if known else "unknown key"
     if kind == "missing":
         return _missing(loc, wanted, _describe_expectation(loc, model))
@@ -231,12 +232,6 @@ def show_value(value: Any) -> str:
         return f"a mapping with the keys {', '.join(map(str, value))}"[:60] if value else "an empty mapping"
     text = repr(list(value) if isinstance(value, tuple) else value)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def keys_at(loc: Loc, model: type[pydantic.BaseModel]) -> list[str]:
-    """The keys that a model may have at `loc`, sorted; none where no model stands there."""
-    submodel = model_in(_type_at(loc, model))
-    return sorted(keys_of(submodel)) if submodel is not None else []
 
 
 def keys_of(model: type[pydantic.BaseModel]) -> list[str]:

@@ -290,9 +290,3 @@ def describe(names: Iterable[str]) -> list[str]:
     """What follows from each adaptation, a sentence each, in the order of the table."""
     known = frozenset(names)
     return [one.says for one in TABLE.values() if one.name in known]
-
-
-def list_changing(names: Iterable[str]) -> str:
-    """Those of the names by which answers may differ from those of other servers, with commas between them."""
-    known = frozenset(names)
-    return ", ".join(one.name for one in TABLE.values() if one.changing and one.name in known)

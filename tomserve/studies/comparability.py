@@ -13,7 +13,7 @@ import polars as pl
 from tomserve.causal.settings import BY_EFFECT
 from tomserve.causal.table import CONTROLS, HELD_OUT, PPT, Outcomes
 from tomserve.content import digest
-from tomserve.engine import adaptations
+from tomserve.engine.adaptations import TABLE
 from tomserve.runs.manifest import Manifest
 from tomserve.scoring import grades
 
@@ -51,6 +51,7 @@ class AnswerConditions:
         strategy = manifest.strategies.get(self.strategy)
         rules = [str(scores["benchmark_file"])] if "benchmark_file" in scores else []
         rules += ["a model reads"] if grades.RECORD in (scores.get("files") or {}) else []
+        held = [one.name for one in TABLE.values() if one.changing and one.name in (manifest.adaptations or ())]
         return replace(
             self,
             digest=manifest.benchmark_digest or "",
@@ -58,7 +59,7 @@ class AnswerConditions:
             prompt=(strategy.digest or "") if strategy is not None else "",
             temperature=temperature,
             repeats=manifest.repeats,
-            adaptations=adaptations.list_changing(manifest.adaptations or ()) or NONE,
+            adaptations=", ".join(held) or NONE,
             seed=seed if temperature and type(seed) is int else None,
             scoring=", ".join(rules),
         )
