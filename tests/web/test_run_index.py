@@ -317,10 +317,12 @@ def test_a_measurement_is_private_as_the_run_is_however_long_that_ones_name() ->
     assert RunIndex().lines(BEN) == []
     (runs_root() / name).rename(runs_root() / "renamed")
     assert RunIndex().lines(BEN) == []
+    example(name, Card(owner="ben"), created="2999-01-01T00:00:00Z")  # by whoever takes the name that has become free
+    assert [line.name for line in RunIndex().lines(BEN)] == [name]
     with pytest.raises(NoSuchRunError):
         RunIndex().line("measured", BEN)
     write_card(measured, Card(owner="ada"))
-    assert [line.name for line in RunIndex().lines(BEN)] == ["measured"]
+    assert "measured" in [line.name for line in RunIndex().lines(BEN)]
 
 
 def test_what_a_card_has_become_since_it_was_read_stays() -> None:

@@ -359,10 +359,11 @@ def _of_experiment(experiment: evaluate.Experiment) -> dict[str, Any]:
 def _inherit_owner(line: RunEntry, of: RunEntry | None) -> RunEntry:
     """The line of a measurement, which belongs to whom the run belongs that it measures, whatever its own card says,
     and is private where that is. Where that run is not found, as it was renamed, nobody knows who may see its replies:
-    then a card of its own counts, and one without is private."""
+    then a card of its own counts, and one without is private. A run of that name that was begun later is another one,
+    which somebody else may have called so since."""
     if not line.of or (of is not None and of.name == line.name):
         return line
-    if of is None:
+    if of is None or of.begun > line.begun:
         hidden = line.card.private or not os.path.lexists(line.folder / CARD_FILE)
         return replace(line, card=line.card.model_copy(update={"private": hidden}))
     owned = {"owner": of.card.owner or line.card.owner, "private": of.card.private or line.card.private}
