@@ -15,7 +15,8 @@ from tests.helpers.examples import copied_example
 from tests.helpers.workbenches import client, lab, member, settled, signed_in
 from tomserve.runs.runfolder import RunFolder
 from tomserve.runs.scores import load_scores
-from tomserve.web import run_index
+from tomserve.web import answers as web_answers
+from tomserve.web import page_templates, run_index
 from tomserve.web.run_index import Card, Job
 
 ITEM = "C1/add_unrelated_information/informed_protagonist/belief/swapped"
@@ -120,6 +121,17 @@ def test_answers_are_listed_and_each_has_its_page(person: TestClient) -> None:
     assert f'href="{html.escape(links[2])}"' in one
     assert "chain breaks here" in person.get("/answer/example", params={"item": ITEM, "strategy": "cot"}).text
     assert person.get("/answer/example?item=none&strategy=cot").status_code == 404
+
+
+def test_a_reply_of_millions_of_characters_costs_a_page_little(person: TestClient, monkeypatch) -> None:
+    monkeypatch.setattr(page_templates, "LONGEST", 20)
+    monkeypatch.setattr(web_answers, "LONGEST", 20)
+    about = {"params": {"item": ITEM, "strategy": "cot"}}
+    settled(person, "/answers/example")
+    assert re.search(r">[^<]{20} … \(the first 20 of \d+ characters\)<", person.get("/answer/example", **about).text)
+    monkeypatch.setattr(web_answers, "index_of", lambda _: None)
+    refused = person.get("/api/v1/answer/example", **about)
+    assert (refused.status_code, "too many to be scored at once" in refused.text) == (422, True)
 
 
 def test_notes_and_tags_are_kept_and_scores_made_anew(runs: Path, person: TestClient) -> None:

@@ -175,6 +175,7 @@ class Answer:
 
 
 SCANNED = 64 << 20  # bytes of a journal that are read for an answer as long as there is no index of it
+LONGEST = 500_000  # characters of a reply that is scored while somebody waits: several megabytes take half a minute
 RELATED = 200  # answers to the same question, and to versions of it, that are named
 
 
@@ -338,6 +339,12 @@ def _row_for_scoring(found: Mapping[str, Any], manifest: Manifest) -> dict[str, 
 
 
 def _score_of(run: str, manifest: Manifest, item: Item, row: Row, model: str) -> dict[str, Any]:
+    """How a reply is read, which the index does not say. Raises ConfigError for one that takes too long."""
+    if (length := len(_text(row.get("text")) or "")) > LONGEST:
+        raise ConfigError(
+            f"this reply has {length:,} characters, too many to be scored at once; look again when the answers are "
+            "indexed, or into responses.jsonl"
+        )
     strategy = manifest.strategies.get(str(row["strategy"]))
     rules = benchmarks.scoring_of(item.benchmark)
     rules = replace(rules, lettered=True) if strategy and strategy.lettered else rules

@@ -75,6 +75,16 @@ def _cut(text: str, most: int = 200) -> str:
     return text if len(text) <= most else f"{text[:most].rstrip()} …"
 
 
+LONGEST = 500_000  # characters of one text that a page shows; a reply may have millions, which nobody reads there
+
+
+def _inert(text: str) -> str:
+    """The text made harmless, of a very long one its beginning."""
+    if len(text) <= LONGEST:
+        return sanitize(text)
+    return f"{sanitize(text[:LONGEST])} … (the first {LONGEST:,} of {len(text):,} characters)"
+
+
 @cache
 def stamp() -> str:
     """What stands in the addresses of styles and scripts: browsers keep these files until it changes, as they do."""
@@ -84,7 +94,7 @@ def stamp() -> str:
 @cache
 def _environment() -> Any:
     environment = pages.templates(FOLDER / "templates")
-    environment.filters["inert"] = sanitize
+    environment.filters["inert"] = _inert
     environment.filters["readable"] = lambda text: str(text).replace("_", " ")
     environment.filters["counted"] = lambda number: f"{number:,}"
     environment.filters["cut"] = _cut
