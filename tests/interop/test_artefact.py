@@ -269,6 +269,20 @@ def test_a_strangers_words_do_not_become_options_paths_or_programs(tmp_path: Pat
         recompute.read_record(tmp_path)
 
 
+def test_what_the_program_reads_is_no_link_and_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / recompute.SUMS
+    path.write_text("")
+    monkeypatch.setattr(recompute, "LARGEST", 10)
+    assert recompute.text_of(path) == ""
+    path.write_text("x" * 11)
+    with pytest.raises(recompute.CannotTryError, match="has more than 10 bytes"):
+        list(recompute.digests(tmp_path))
+    path.unlink()
+    path.symlink_to("/dev/null")  # a link to /dev/zero would fill the memory
+    with pytest.raises(recompute.CannotTryError, match="is no regular file"):
+        list(recompute.digests(tmp_path))
+
+
 def test_nothing_beside_the_program_is_taken_for_a_module_of_python(tmp_path: Path) -> None:
     (tmp_path / "recompute.py").write_bytes(Path(recompute.__file__).read_bytes())
     (tmp_path / "csv.py").write_text("raise SystemExit(9)\n")

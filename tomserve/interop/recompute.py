@@ -21,6 +21,7 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import venv
@@ -43,6 +44,10 @@ LOCKED = "[Ll]ib/**/tomserve/_content/launch/locked/core.txt"
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,199})*")
 STUDY_FILE = re.compile(r"study(/[A-Za-z0-9_.-]+)*/[A-Za-z0-9_-]+\.py")
+
+
+LARGEST = 64 << 20
+"""How many bytes a record or a list of digests may have."""
 
 
 class CannotTryError(Exception):
@@ -103,7 +108,7 @@ def read_record(root: Path) -> dict[str, Any]:
     """What artefact.json says. Raises CannotTryError for what tomserve could not have written, because its words become
     those of a command."""
     try:
-        about: Any = json.loads((root / "artefact.json").read_text("utf-8"))
+        about: Any = json.loads(text_of(root / "artefact.json"))
         names = {"study": str, "study_file": str, "wheel": str, "tomserve": str, "intervals": str}
         good = about["schema"] == 1 and isinstance(about["runs"], dict) and bool(about["runs"])
         good = good and all(isinstance(about[name], kind | None) for name, kind in names.items())
@@ -128,7 +133,7 @@ def digests(root: Path, wheel: Path | None = None) -> Iterator[str]:
     """A line for each file that is missing, or other than SHA256SUMS says, or not named there. wheel: one that the user
     put beside the others."""
     try:
-        lines = (root / SUMS).read_text("utf-8").splitlines()
+        lines = text_of(root / SUMS).splitlines()
     except (OSError, ValueError) as error:
         raise CannotTryError(f"{SUMS} cannot be read ({error}); unzip the artefact anew") from None
     named = {SUMS}
@@ -149,6 +154,18 @@ def digests(root: Path, wheel: Path | None = None) -> Iterator[str]:
         name = path.relative_to(root).as_posix()
         if (path.is_symlink() or not path.is_dir()) and name not in named and path.resolve() != own:
             yield f"added: {name}"
+
+
+def text_of(path: Path) -> str:
+    """The text of a file of the artefact. Raises OSError, and ValueError for a link or a device, such as one that never
+    ends, and for what is too large."""
+    if path.is_symlink() or not path.is_file():
+        raise ValueError(f"{path.name} is no regular file")
+    with path.open("rb") as file:
+        data = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise ValueError(f"{path.name} has more than {LARGEST:,} bytes")
+    return data.decode("utf-8")
 
 
 def sha256(path: Path) -> str:
@@ -226,11 +243,11 @@ def last(text: str) -> str:
 def copy(source: Path, target: Path) -> None:
     """Copy the files of a run, but no scores of answers, which are computed anew. Raises CannotTryError."""
     try:
-        measured = json.loads((source / "manifest.json").read_text("utf-8")).get("kind") == "measured"
+        measured = json.loads(text_of(source / "manifest.json")).get("kind") == "measured"
         target.mkdir(parents=True, exist_ok=True)
         for path in source.iterdir():
             if path.is_file() and not path.is_symlink() and (measured or not path.name.startswith("scores.")):
-                (target / path.name).write_bytes(path.read_bytes())
+                shutil.copyfile(path, target / path.name)
     except (OSError, ValueError, AttributeError) as error:
         raise CannotTryError(f"the run {source.name} cannot be read ({error}); unzip the artefact anew") from None
 
