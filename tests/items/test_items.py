@@ -43,6 +43,7 @@ def test_the_digest_ignores_order_but_not_content() -> None:
             "no path",
         ),
         ({"choices": ["tea", *map(str, range(500))]}, "choices: 501 of 1,393 characters; expected at most 500"),
+        ({"story": ["x"] * 100_001, "gold": None}, "story has 100,001 sentences; expected at most 100,000"),
         ({"world": functools.reduce(lambda inner, _: {"a": inner}, range(300), {})}, "world holds values within more"),
         ({"benchmark": "../up"}, "benchmark"),
     ],
@@ -204,6 +205,7 @@ def test_explicit_chains_do_not_mix() -> None:
         (lambda: compile_chains([]), "at least one"),
         (lambda: compile_sets([list(map(str, range(150)))] * 2), "have 22,500 pairs of beliefs in turn"),
         (lambda: compile_chains([(str(number),) for number in range(2001)]), "2,001 explicit chains; expected at most"),
+        (lambda: compile_chains([("x",) * 200_001]), "explicit chains of 200,001 labels; expected at most 200,000"),
     ],
 )
 def test_bad_rationales_are_refused(call: object, reason: str) -> None:

@@ -31,7 +31,7 @@ import pydantic
 from tomserve.content import digest, files
 from tomserve.errors import ConfigError
 from tomserve.items import Item, nfc, wrong_factor
-from tomserve.items.item import LONGEST_FACTOR, LONGEST_LABEL, MOST_CHOICES, MOST_TEXT, Factor
+from tomserve.items.item import LONGEST_FACTOR, LONGEST_LABEL, MOST_CHOICES, MOST_SENTENCES, MOST_TEXT, Factor
 from tomserve.scoring.labels import Order, find_list_order, find_prompt_order
 from tomserve.status import OK
 
@@ -303,6 +303,7 @@ def make_item(sample: Sample, benchmark: str, prefix: str, factors: Mapping[str,
     """The item of a sample's question. benchmark: what it is called. prefix: the beginning of its id. factors: those of
     its facts that are factors, as Facts.choose gives them. Raises ConfigError where the question has no text at all."""
     story, question = _parts(sample)
+    story = story if len(story) <= MOST_SENTENCES else ("\n".join(story),)
     choices, answer = _choices(sample)
     identity = item_id(prefix, sample)
     given = {

@@ -87,6 +87,8 @@ LONGEST_LABEL = 2000
 MOST_CHOICES, MOST_TEXT = 500, 100_000
 """How many choices a question may have, and how many characters together: telling many apart takes long."""
 
+MOST_SENTENCES = 100_000  # of a story: a page shows each as a row of a table, a prompt as a line
+
 # Pydantic runs a BeforeValidator first wherever it stands. It stands last because pydantic checks constraints that
 # follow a validator one by one in Python, which is slower.
 Text = Annotated[str, StringConstraints(min_length=1), BeforeValidator(_nfc)]
@@ -194,6 +196,8 @@ class Item(Strict):
 
     @model_validator(mode="after")
     def _check(self) -> Item:
+        if len(self.story) > MOST_SENTENCES:
+            raise ValueError(f"story has {len(self.story):,} sentences; expected at most {MOST_SENTENCES:,}")
         if len(self.choices) == 1:
             raise ValueError(
                 f"choices: expected at least two labels, or none for an open question; found {list(self.choices)}"

@@ -68,9 +68,9 @@ class Automaton:
                 yield from extend(0, node, (label,))
 
 
-MOST_STEPS, MOST_CHAINS = 20_000, 2000
-"""How many pairs of labels of one sentence and the next a rationale may have, and how many listed chains, as a file of
-some kilobytes could take gigabytes. Those that come with tomserve have fewer than a hundred."""
+MOST_STEPS, MOST_CHAINS, MOST_LABELS = 20_000, 2000, 200_000
+"""How many pairs of labels of one sentence and the next a rationale may have, and how many listed chains with how many
+labels, as a file of some kilobytes could take gigabytes. Those that come with tomserve have fewer than a hundred."""
 
 
 def _places(bits: int) -> Iterator[int]:
@@ -131,6 +131,8 @@ def compile_chains(chains: Sequence[Sequence[str]]) -> Automaton:
     are empty."""
     if len(chains) > MOST_CHAINS:
         raise ValueError(f"{len(chains):,} explicit chains; expected at most {MOST_CHAINS:,}")
+    if (labels := sum(map(len, chains))) > MOST_LABELS:
+        raise ValueError(f"explicit chains of {labels:,} labels; expected at most {MOST_LABELS:,}")
     if not chains or len({len(chain) for chain in chains}) != 1 or not chains[0]:
         raise ValueError("explicit chains must be at least one, not empty, and of equal length")
     unique = sorted(set(map(tuple, chains)))
