@@ -299,6 +299,21 @@ def test_nothing_is_written_where_nobody_counts_or_a_run_is_there(study: Path, t
         run_of(study, tmp_path / "human", tmp_path / "in")
 
 
+def test_of_two_commands_for_one_run_the_quicker_counts(study: Path, tmp_path: Path, monkeypatch) -> None:
+    fill(study, tmp_path / "in")
+    fill(study, tmp_path / "other", careless)
+    held = run.RunFolder
+
+    def quicker(folder: Path) -> run.RunFolder:
+        monkeypatch.setattr(run, "RunFolder", held)
+        run_of(study, folder, tmp_path / "other")
+        return held(folder)
+
+    monkeypatch.setattr(run, "RunFolder", quicker)
+    with pytest.raises(ConfigError, match="holds a run already"):
+        run_of(study, tmp_path / "human", tmp_path / "in")
+
+
 def test_the_commands_make_read_score_analyze_and_report(cli: Cli, tmp_path: Path) -> None:
     own = tmp_path / "jars.py"
     own.write_text(

@@ -113,17 +113,24 @@ def write_run(folder: Path, plan: Plan, items: dict[str, Item], outcome: FormOut
             f" (first: {outcome.excluded[0].form.code}, {outcome.excluded[0].reason}); nothing was written"
         )
     rows = list(_rows(outcome.counted, plan, model))
-    made, journal = b"".join(map(_line, rows)), folder / "responses.jsonl"
-    known = any((folder / name).exists() for name in ("manifest.json", "responses.parquet"))
-    if known or (journal.exists() and files.read_bytes(journal) != made):  # the same are those of a command that ended
-        raise ConfigError(f"{folder}: holds a run already; read all answers into a new run by --run NEW")
+    made = b"".join(map(_line, rows))
+    _refuse_run(folder, made)
     with RunFolder(folder) as run:
+        _refuse_run(folder, made)  # another process may have been quicker
         asked = {row["item"] for row in rows}
         write_items(folder / "items.jsonl", [items[name] for name in sorted(asked)])
-        write_chunks(journal, [made])
+        write_chunks(folder / "responses.jsonl", [made])
         write_chunks(folder / EXCLUDED, map(_line, _rows(outcome.excluded, plan, model)))
         write_chunks(folder / PEOPLE, [_table(outcome.people, plan).encode()])
         run.write_manifest(_manifest(folder, plan, outcome, model))
+
+
+def _refuse_run(folder: Path, rows: bytes) -> None:
+    """Raise ConfigError where a folder holds a run, or other rows than those that a command which ended has left."""
+    journal = folder / "responses.jsonl"
+    known = any((folder / name).exists() for name in ("manifest.json", "responses.parquet"))
+    if known or (journal.exists() and files.read_bytes(journal) != rows):
+        raise ConfigError(f"{folder}: holds a run already; read all answers into a new run by --run NEW")
 
 
 def _rows(people: Iterable[Person], plan: Plan, model: str) -> Iterator[dict[str, Any]]:
