@@ -20,7 +20,7 @@ from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
 from tests.helpers.reports import run_folder
 from tests.helpers.rewriters import BOTH, CONDENSED, ITEM, PARAPHRASED, STORY, Script, asked, asking, reply, rewriter
 from tomserve import Run, variants
-from tomserve.errors import ConfigError
+from tomserve.errors import ConfigError, ServerError
 from tomserve.items import Item, read_items, write_items
 from tomserve.runs import grader
 from tomserve.runs.grader import BEGINNING, END, ReadingOutcome, excerpt, find_reader, make_reader_item
@@ -28,6 +28,7 @@ from tomserve.runs.rewriter import REWRITER, VERIFIER, RewritingReport, rewritin
 from tomserve.runs.scores import scores_of
 from tomserve.scoring.grades import GradeFiles, GraderChoices, digest_question
 from tomserve.scoring.labels import LetteredChoices
+from tomserve.serving.probe import NoListError
 from tomserve.variants import TAKEN, find_rewriters, make_variant
 from tomserve.variants.text_rules import retell
 
@@ -481,3 +482,12 @@ def test_variants_that_came_with_the_items_are_not_made_again(endpoint: Endpoint
     assert report.made["person", "rules"] == 1  # of the other original
     assert report.dropped["paraphrase", TAKEN] == 1
     assert {item.id: item for item in read_items(out)}[given[0].id] == given[0]
+
+
+def test_a_server_whose_list_of_models_cannot_be_read_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise NoListError("no list of models; name one by --model (MODEL=)", "it is no JSON")
+
+    monkeypatch.setattr("tomserve.serving.endpoint.choose_target", refuse)
+    with pytest.raises(ServerError, match="name one by --reader-model"):
+        find_reader("http://127.0.0.1:9/v1")

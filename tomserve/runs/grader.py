@@ -108,7 +108,7 @@ def find_reader(
         chosen = endpoint.choose_target((given,) if at else (), model if at else given, None, waiting)
     except (ConfigError, ServerError) as error:
         said_here = str(error).replace("--model (MODEL=)", f"{option}-model").replace("--base-url", f"{option} URL")
-        raise type(error)(said_here) from None
+        raise (ServerError if isinstance(error, ServerError) else ConfigError)(said_here) from None
     if chosen.embedded:
         raise ConfigError(
             f"{option} {given}: no server of it is running, and none is started for this; start one by `tomserve "
