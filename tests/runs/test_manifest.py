@@ -302,7 +302,7 @@ def test_a_table_at_which_polars_panics_is_told(tmp_path: Path, monkeypatch: pyt
     def panics(*_: object, **__: object) -> None:
         raise pl.exceptions.PanicException("offset + length <= self.length")
 
-    (tmp_path / "table.parquet").touch()
+    pl.DataFrame({"correct": [True]}).write_parquet(tmp_path / "table.parquet")
     monkeypatch.setattr(pl, "scan_parquet", panics)
     with pytest.raises(ConfigError, match=r"table.parquet: not a parquet table \(offset"):
         tomserve.load_scores(tmp_path / "table.parquet")
