@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from tomserve.benchmarks.counterfactuals import IN_TWIN, Case
 from tomserve.causal import table
 from tomserve.causal.activations import ActivationCache, Answers, Backend, Floats, Ints
-from tomserve.causal.projection import probe
+from tomserve.causal.projection import Ridge, probe
 from tomserve.causal.prompts import ORDERS, PromptSet, find_eligible, read_answers, read_baseline
 from tomserve.causal.settings import Settings
 from tomserve.causal.steering import (
@@ -335,11 +335,11 @@ def probe_rows(
     }
     found = []
     for layer in layers:
-        read = states.layer(layer)[places].astype(np.float64)
+        read, ridges = states.layer(layer)[places].astype(np.float64), dict[bytes, Ridge]()
         for name, wanted in labels.items():
             if len(set(wanted[wanted >= 0].tolist())) < 2:
                 continue
-            one = probe(read, wanted, own_folds, groups, seed, offered)
+            one = probe(read, wanted, own_folds, groups, seed, offered, ridges)
             for kind, right in ((table.TRUE_LABELS, one.right), (table.SHUFFLED_LABELS, one.shuffled)):
                 found.append(_rows(asked, items, own_folds, (layer, name, kind), right, one.chance.tolist()))
         advance(1)

@@ -103,7 +103,9 @@ class Ridge:
         rank = int((s > s[0] * max(x.shape) * np.finfo(np.float64).eps).sum()) if s[0] > 0 else 0
         self.left, self.s, self.right = left[:, :rank], s[:rank], right[:rank].T
         fixed = np.full((x.shape[0], int(intercept)), x.shape[0] ** -0.5)
-        rest = np.linalg.qr(np.hstack([fixed, self.left]), mode="complete")[0][:, fixed.shape[1] + rank :]
+        rest = np.empty((x.shape[0], 0))
+        if fixed.shape[1] + rank < x.shape[0]:
+            rest = np.linalg.qr(np.hstack([fixed, self.left]), mode="complete")[0][:, fixed.shape[1] + rank :]
         self._basis = np.hstack([self.left, rest])  # what A is diagonal in; the intercept's direction has no part in A
         self._blocks = _blocks(clusters)
 
@@ -245,7 +247,13 @@ class ProbeResult:
 
 
 def probe(
-    states: Floats, labels: Ints, folds: Ints, groups: Ints, seed: int, offered: Mask | None = None
+    states: Floats,
+    labels: Ints,
+    folds: Ints,
+    groups: Ints,
+    seed: int,
+    offered: Mask | None = None,
+    ridges: dict[bytes, Ridge] | None = None,
 ) -> ProbeResult:
     """Probe every state, by its fold's probe.
 
@@ -254,8 +262,9 @@ def probe(
 
     states: [m, d]. labels: [m], from 0; a negative one is unknown, and its state takes no part. folds: [m].
     groups: [m], the scenario of each. seed: of the control task, the same for every layer. offered: bool [m,
-    labels], which labels each state may be given; None for all. Raises ValueError where a scenario lies in two
-    folds, so that nothing is held out, and where a state is not offered its own label.
+    labels], which labels each state may be given; None for all. ridges: those of other labels of the same states, by
+    the states that they are made of; those that are made here are added. Raises ValueError where a scenario lies in
+    two folds, so that nothing is held out, and where a state is not offered its own label.
     """
     known = labels >= 0
     if offered is None:
@@ -265,7 +274,7 @@ def probe(
     for group in np.unique(groups):
         if np.unique(folds[groups == group]).size > 1:
             raise ValueError(f"scenario {group} lies in {np.unique(folds[groups == group]).size} folds: expected 1")
-    m = labels.size
+    m, ridges = labels.size, {} if ridges is None else ridges
     right, shuffled = np.full(m, -1), np.full(m, -1)
     chance = np.full(m, np.nan)
     taken = np.arange(m)
@@ -277,7 +286,8 @@ def probe(
         train, test = known & (folds != fold), known & (folds == fold)
         if np.unique(labels[train]).size < 2 or np.unique(groups[train]).size < 2:
             continue
-        ridge = Ridge(states[train], groups[train], intercept=True)
+        if (ridge := ridges.get(train.tobytes())) is None:
+            ridge = ridges[train.tobytes()] = Ridge(states[train], groups[train], intercept=True)
         learnt = np.all([np.isin(labels[of][test], labels[of][train]) for of in (np.arange(m), taken)], axis=0)
         for of, found in ((np.arange(m), right), (taken, shuffled)):
             read = _read(ridge, labels[of][train], states[test], offered[of][test])
