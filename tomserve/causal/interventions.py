@@ -11,8 +11,10 @@ model that is asked for words has no need of the place.) Its items are the false
 in both orders, so that neither what is really so nor where a choice stands tells what the protagonist believes.
 """
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -333,16 +335,27 @@ def probe_rows(
         )
         for name in table.PROBES
     }
-    found = []
-    for layer in layers:
+
+    def probe_layer(layer: int) -> list[pl.DataFrame]:
         read, ridges = states.layer(layer)[places].astype(np.float64), dict[bytes, Ridge]()
+        rows = []
         for name, wanted in labels.items():
             if len(set(wanted[wanted >= 0].tolist())) < 2:
                 continue
             one = probe(read, wanted, own_folds, groups, seed, offered, ridges)
             for kind, right in ((table.TRUE_LABELS, one.right), (table.SHUFFLED_LABELS, one.shuffled)):
-                found.append(_rows(asked, items, own_folds, (layer, name, kind), right, one.chance.tolist()))
-        advance(1)
+                rows.append(_rows(asked, items, own_folds, (layer, name, kind), right, one.chance.tolist()))
+        return rows
+
+    found: list[pl.DataFrame] = []
+    # A matrix is decomposed by one core; of a wide model what a layer holds is some hundred megabytes.
+    pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1))
+    try:
+        for rows in pool.map(probe_layer, layers):
+            found += rows
+            advance(1)
+    finally:
+        pool.shutdown(cancel_futures=True)
     return pl.concat(found) if found else table_rows(table.PROBE, pl.DataFrame())
 
 
