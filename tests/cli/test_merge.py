@@ -69,6 +69,18 @@ def test_no_record_of_other_parts_names_a_merged_run_of_the_users(cli: Cli, part
     passes(cli("merge", theirs, "--into", "mine"))
 
 
+@pytest.mark.parametrize("named", ["mine", "../elsewhere/job123"])
+def test_parts_are_merged_again_whatever_their_folder_is_called(
+    cli: Cli, parts: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    monkeypatch.chdir(parts.parent)
+    (moved := parts.parents[1] / "elsewhere/job123").parent.mkdir()
+    parts.rename(moved)
+    parts.symlink_to(moved)
+    for _ in range(2):
+        passes(cli("merge", named))
+
+
 def test_what_cannot_be_merged_ends_in_one_line(cli: Cli, parts: Path) -> None:
     parting.written(parts.with_name("other"), ITEMS, [])
     for arguments, said in (

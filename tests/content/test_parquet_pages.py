@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tomserve.content import files
+from tomserve.content import files, parquet_pages
 from tomserve.content.parquet_pages import _follow, _slot, add_up, check_end
 from tomserve.errors import ConfigError
 
@@ -60,7 +60,7 @@ def test_what_polars_would_read_otherwise_is_refused() -> None:
             add_up(held)
 
 
-def test_an_end_by_which_polars_would_end_or_fill_the_memory_is_refused() -> None:
+def test_an_end_by_which_polars_would_end_or_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     kind: pa.DataType = pa.string()
     for _ in range(30):
         kind = pa.struct({"x": kind})
@@ -73,6 +73,25 @@ def test_an_end_by_which_polars_would_end_or_fill_the_memory_is_refused() -> Non
     for at in range(names + 8, names + 20, 4):  # each column is the first one, with its long name
         arrow[at : at + 4] = (_follow(arrow, names + 4) - at).to_bytes(4, "little")
     shared = wide.replace(encoded, b64encode(arrow))
-    for held, said in ((deep, "within more than"), (shared, "stands for more")):
+    said_of = pa.field("a", pa.int8(), metadata={"k": "v" * 500})
+    told = written(
+        pa.table([[1]] * 3, pa.schema([said_of, *(pa.field(n, pa.int8(), metadata={"k": ""}) for n in "bc")]))
+    )
+    encoded = pq.ParquetFile(io.BytesIO(told)).metadata.metadata[b"ARROW:schema"]
+    arrow = bytearray(b64decode(encoded))
+    names = _follow(arrow, _slot(arrow, _follow(arrow, _slot(arrow, _follow(arrow, 8), 2)), 1))
+    first, *others = (_slot(arrow, _follow(arrow, names + at), 6) for at in (4, 8, 12))
+    for at in others:  # what is told of each column is what is told of the first one
+        arrow[at : at + 4] = (_follow(arrow, first) - at).to_bytes(4, "little")
+    repeated = told.replace(encoded, b64encode(arrow))
+    monkeypatch.setattr(parquet_pages, "TEXTS", 0)
+    monkeypatch.setattr(parquet_pages, "TIMES", 1)
+    for held, said in ((deep, "within more than"), (shared, "stands for more"), (repeated, "stands for more")):
         with pytest.raises(ValueError, match=said):
             check_end(held)
+
+
+def test_equal_texts_that_polars_writes_once_are_no_attack() -> None:
+    same = pl.Series([[]], dtype=pl.List(pl.Enum([f"category {number}" for number in range(1000)])))
+    pl.DataFrame(dict.fromkeys("abc", same)).write_parquet(file := io.BytesIO())
+    check_end(file.getvalue())

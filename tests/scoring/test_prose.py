@@ -167,6 +167,7 @@ WHERE = "At the end of the story, where does Zofia believe the jam is?"
         (SOCKS, "What does the nurse think is in the bag?", "The nurse thinks so: socks. His aunt thinks it is mittens.", "socks"),
         (CRATE, WHERE, "Zoffia believes that the Friday jam is in the crate. The jar is in the tub.", "crate"),
         (CRATE, "Where was the jam at the beginning?", "The jam started out in the tub.", "tub"),
+        (CRATE, "Where was the jam at the beginning?", "The jam was in the tub. It was moved from the tub to the crate.", "tub"),
         (CRATE, "Where does Zofia look first?", "She would look in the tub, and then she would look in the crate.", "tub"),
         (CRATE, "Where is the jam?", "The jam is in the tub... no, sorry, in the crate.", "crate"),
         (BOXES, NESTED, "A. red_box\nB. blue_box\nC. plum_bin", None),

@@ -189,6 +189,8 @@ def _look_through(path: Path, look: Callable[[bytes | mmap], Found], held: bytes
     """What a look through the bytes of a Parquet file finds, before Polars has them, and how many there are."""
     if held is not None:
         return look(held), len(held)
+    if not path.stat().st_size:
+        return look(b""), 0  # which cannot be mapped
     with open_for_reading(path) as file, mmap(file.fileno(), 0, access=ACCESS_READ) as mapped:
         return look(mapped), len(mapped)
 

@@ -38,7 +38,9 @@ it once more, and Polars goes by that; hardly anybody writes them without being 
 
 ARROW = b"ARROW:schema"  # the name under which the end describes the columns in Arrow's words
 DEEPEST = 20  # columns within others
-LEAST = 24  # bytes that Arrow's description of a column takes at least, beside its texts
+LEAST, PAIR = 24, 16  # bytes that Arrow's description of a column, and a pair of texts, take beside the texts
+TEXTS, TIMES = 1 << 26, 100
+"""The texts of that description may have so many bytes, or so many times its own: Polars writes equal ones once."""
 
 
 class Claims(NamedTuple):
@@ -76,6 +78,8 @@ def check_end(held: bytes | mmap) -> None:
 
 def _read_end(held: bytes | mmap) -> dict[int, Any]:
     end = len(held) - 8
+    if end < 4 or held[end + 4 :] != b"PAR1":
+        raise ValueError("it does not end as a Parquet file does; it may be cut off")
     about, _ = _read_struct(held, max(end - int.from_bytes(held[end : end + 4], "little"), 0), _END)
     left: list[int] = []  # of each column that the next one lies in, how many more it has
     for children in (column.get(5, 0) for column in about[2]):
@@ -95,25 +99,30 @@ def _read_end(held: bytes | mmap) -> dict[int, Any]:
 def _check_arrow(held: bytes) -> None:
     """Raise ValueError where Arrow's description of the columns stands for more than it holds: as its parts are found
     by their places, one part can stand in many."""
-    left, message = len(held), _follow(held, 8 if held[:4] == b"\xff" * 4 else 0)
+    left, room = len(held), max(TEXTS, TIMES * len(held))
+
+    def take(size: int, *texts: int) -> None:
+        nonlocal left, room
+        left, room = left - size, room - sum(_count(held, text) for text in texts)
+        if min(left, room) < 0:
+            raise ValueError("what it says of its columns in Arrow's words stands for more than it holds")
+
+    message = _follow(held, 8 if held[:4] == b"\xff" * 4 else 0)
     waiting = [(1, 2, _follow(held, _slot(held, message, 2)), 0)]  # where its columns and further texts stand; the root
     while waiting:
         columns, texts, table, deep = waiting.pop()
         for pair in _listed(held, table, texts):
-            left -= LEAST + sum(_count(held, _slot(held, pair, number)) for number in (0, 1))
+            take(PAIR, _slot(held, pair, 0), _slot(held, pair, 1))
         for column in _listed(held, table, columns):
             kind, about = _slot(held, column, 2), _slot(held, column, 3)
             more = about and _slot(held, _follow(held, about), 1) if kind and held[kind] in _TEXTED else 0
-            left -= LEAST + _count(held, _slot(held, column, 0)) + _count(held, more)
+            take(LEAST, _slot(held, column, 0), more)
             waiting.append((5, 6, column, deep + 1))
-            if left < 0 or deep > DEEPEST:
-                raise ValueError("what it says of its columns in Arrow's words stands for more than it holds")
+            if deep > DEEPEST:
+                raise ValueError(f"it has columns within more than {DEEPEST} others in Arrow's words")
 
 
-_TEXTED = (
-    10,
-    14,
-)  # the kinds of columns whose own description has a list or text in its second place: times and unions
+_TEXTED = (10, 14)  # the kinds of columns in whose description the second place is a text or list: times and unions
 
 
 def _follow(held: bytes, place: int) -> int:

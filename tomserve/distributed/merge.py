@@ -397,10 +397,15 @@ def _source(folder: Path) -> _Source:
     if manifest is not None and manifest.foreign is not None:
         held = explain_closed(False, manifest.foreign)
         raise ConfigError(f"{folder}: holds {held}; they are joined by one `tomserve import` of all files, not merged")
+    return _Source(folder, _source_name(folder), manifest)
+
+
+def _source_name(folder: Path) -> str:
+    """What the merged run's manifest calls a run that was merged."""
     name = run_name(folder)
     if "/" not in name and folder.absolute().parent.name.endswith(PARTS_ENDING):  # a part that lies elsewhere
         name = f"{folder.absolute().parent.name}/{name}"
-    return _Source(folder, name, manifest)
+    return name
 
 
 def _own(into: Path) -> list[_Source]:
@@ -423,7 +428,7 @@ def check_named_run(into: Path, parts: Sequence[Path]) -> None:
     stranger's record may name any run of the user's, whose rows would be replaced. parts: the folders of the parts."""
     manifest = Manifest.read(into)
     before = {Path(one.run).parent.name for one in (manifest.parts if manifest is not None else None) or ()}
-    if before and before.isdisjoint(folder.resolve().name for folder in parts):
+    if before and before.isdisjoint(Path(_source_name(folder / "0000")).parent.name for folder in parts):
         raise RunMismatchError(
             f"{into}: was merged from {one_line(min(before) or 'other runs')}, not from {parts[0].name}; say by --into "
             "which run is to be made"

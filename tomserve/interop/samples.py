@@ -347,7 +347,8 @@ def _choices(sample: Sample) -> tuple[tuple[str, ...], str]:
 
 def choice_labels(sample: Sample) -> tuple[str, ...]:
     """The choices that the file names, in one line each; none where they are more than an item has."""
-    few = len(sample.choices) <= MOST_CHOICES and sum(map(len, sample.choices)) <= MOST_TEXT
+    taken = sum(min(len(one), LONGEST_LABEL) for one in sample.choices)
+    few = len(sample.choices) <= MOST_CHOICES and taken <= MOST_TEXT
     return tuple(map(one_line, sample.choices)) if few else ()
 
 

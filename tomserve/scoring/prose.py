@@ -500,6 +500,7 @@ def _clauses_of(
                 rank, hedged = STATED, _HEDGED.search(sentence, start, end) is not None
             else:
                 rank = STATED if stated else asked.rank(lead, remove_choices(sentence, first, end, here), decides)
+                rank = 0 if moved and BELIEF.search(lead) is None else rank
             if by_rank and asked.really and _REALLY_IS.search(own):  # what the sentence said before only seemed so
                 rank = max(rank, *by_rank)
                 by_rank.clear()
