@@ -1,5 +1,6 @@
 """The command `merge`, as a person sees it."""
 
+import shutil
 from pathlib import Path
 
 import orjson
@@ -9,7 +10,9 @@ from tests.conftest import Cli
 from tests.helpers import parting
 from tests.helpers.outcomes import passes, refuses_in_a_line
 from tests.helpers.parting import ONCE, TALK
+from tomserve.distributed.merge import check_named_run
 from tomserve.distributed.shards import Shards, part_folder
+from tomserve.errors import RunMismatchError
 
 ITEMS = parting.names(2)
 
@@ -65,7 +68,9 @@ def test_before_anything_was_asked_the_record_of_the_parts_says_what_is_to_be(cl
 def test_no_record_of_other_parts_names_a_merged_run_of_the_users(cli: Cli, parts: Path) -> None:
     passes(cli("merge", "mine"))
     theirs = parts.rename(parts.with_name("theirs.parts"))
-    refuses_in_a_line(cli("merge", theirs), "was merged from mine.parts, not from theirs.parts; say by --into")
+    refuses_in_a_line(
+        cli("merge", theirs), "was merged from mine.parts, whose rows theirs.parts does not hold; say by --into"
+    )
     passes(cli("merge", theirs, "--into", "mine"))
 
 
@@ -79,6 +84,17 @@ def test_parts_are_merged_again_whatever_their_folder_is_called(
     parts.symlink_to(moved)
     for _ in range(2):
         passes(cli("merge", named))
+
+
+def test_parts_of_a_store_name_the_run_that_was_merged_from_their_rows_alone(cli: Cli, parts: Path) -> None:
+    passes(cli("merge", "mine"))
+    theirs = Path(shutil.copytree(parts, parts.parent.parent / "mine.parts"))
+    check_named_run(parts.with_name("mine"), [theirs], fetched=True)
+    journal = part_folder(theirs, 0) / "responses.jsonl"
+    for held in (journal.read_bytes().replace(b'"tea"', b'"TEA"'), b""):
+        journal.write_bytes(held)
+        with pytest.raises(RunMismatchError, match=r"merged from mine.parts, whose rows mine.parts does not hold"):
+            check_named_run(parts.with_name("mine"), [theirs], fetched=True)
 
 
 def test_what_cannot_be_merged_ends_in_one_line(cli: Cli, parts: Path) -> None:

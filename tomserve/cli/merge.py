@@ -58,9 +58,10 @@ def merge(
     runs_root().mkdir(parents=True, exist_ok=True)
     with files.temporary_folder(runs_root()) as scratch:
         copied = storage.download_parts(urls, scratch, screen)
+        fetched = name is None
         name = name or _find_run(copied)
         if into is None and name is not None:
-            check_named_run(name, [*folders, *copied])
+            check_named_run(name, copied if fetched else folders, fetched=fetched)
         _tell(merge_runs([*folders, *copied], _into(into, name), screen))
 
 

@@ -164,6 +164,9 @@ ROOM, DENSEST = 1 << 29, 1000
 one that is repeated is held once, until it is worked on."""
 
 
+LONGEST_END = 8 << 20  # bytes of the end of a file that is read for what was written beside its table
+
+
 def scan_foreign_parquet(path: Path, held: bytes | None = None) -> pl.LazyFrame:
     """The table in a Parquet file that may come from anybody, with lists at most in its columns. held: its bytes, where
     they were read already. Raises ConfigError for one that holds more than its size can, and as `scan_parquet` does."""
@@ -225,7 +228,12 @@ def read_parquet_metadata(path: Path) -> dict[str, str]:
     where it is none, and as `scan_parquet` does."""
     import polars
 
-    _look_through(path, parquet_pages.check_end, None)
+    def look(held: bytes | mmap) -> None:
+        if int.from_bytes(held[-8:-4], "little") > LONGEST_END:
+            raise ValueError(f"its end has more than {LONGEST_END >> 20} MB")
+        parquet_pages.check_end(held)
+
+    _look_through(path, look, None)
     return polars.read_parquet_metadata(path)
 
 

@@ -423,16 +423,36 @@ def _own(into: Path) -> list[_Source]:
     return [_Source(into, run_name(into), manifest, own=True)]
 
 
-def check_named_run(into: Path, parts: Sequence[Path]) -> None:
-    """Raise RunMismatchError where the run that a record of parts names was merged from parts of other folders: a
-    stranger's record may name any run of the user's, whose rows would be replaced. parts: the folders of the parts."""
+def check_named_run(into: Path, parts: Sequence[Path], *, fetched: bool = False) -> None:
+    """Raise RunMismatchError where the run that a record of parts names was merged from other parts: a stranger's
+    record may name any run of the user's, whose rows would be replaced. parts: the folders of the parts. fetched:
+    whether they are copies from a store, where anybody's may have that name; then their rows are compared."""
     manifest = Manifest.read(into)
-    before = {Path(one.run).parent.name for one in (manifest.parts if manifest is not None else None) or ()}
-    if before and before.isdisjoint(Path(_source_name(folder / "0000")).parent.name for folder in parts):
+    merged = (manifest.parts if manifest is not None else None) or ()
+    before = {Path(one.run).parent.name for one in merged}
+    if fetched:
+        same = all(_begins_as(parts, one) for one in merged if one.digest is not None)
+    else:
+        same = not before or not before.isdisjoint(Path(_source_name(part / "0000")).parent.name for part in parts)
+    if not same:
         raise RunMismatchError(
-            f"{into}: was merged from {one_line(min(before) or 'other runs')}, not from {parts[0].name}; say by --into "
-            "which run is to be made"
+            f"{into}: was merged from {one_line(min(before) or 'other runs')}, whose rows {parts[0].name} does not "
+            "hold; say by --into which run is to be made"
         )
+
+
+def _begins_as(parts: Sequence[Path], merged: MergedPart) -> bool:
+    """Whether one of these folders has a part of that name that holds the rows that were merged, others behind them."""
+    name = Path(merged.run)
+    path = next((folder / name.name for folder in parts if folder.name == name.parent.name), None)
+    if path is None or not journal.has_journal(path):
+        return False
+    file, left, found = journal.journal_path(path), merged.bytes, hashlib.sha256()
+    for chunk in journal.read_chunks(file) if journal.is_packed(path) else FileSnapshot(file, left).chunks():
+        found.update(chunk[:left])
+        if (left := left - len(chunk[:left])) == 0:
+            break
+    return f"sha256:{found.hexdigest()}" == merged.digest
 
 
 def _remove_unfinished(into: Path) -> None:

@@ -61,12 +61,13 @@ class Attachments:
 
     def resolve(self, text: str) -> str:
         """The text, or what it stands for where it names an attachment."""
-        found = self._held.get(text.removeprefix(_ATTACHMENT)) if text.startswith(_ATTACHMENT) else text
-        text = found if isinstance(found, str) else text
-        self._left -= len(text)
+        found = self._held.get(text.removeprefix(_ATTACHMENT)) if text.startswith(_ATTACHMENT) else None
+        if not isinstance(found, str):
+            return text
+        self._left -= len(found)
         if self._left < 0:
             raise LeftOutError(f"would have more than {files.LONGEST_LINE >> 20} MB with its attachments")
-        return text
+        return found
 
 
 WRONG_TYPE = (TypeError, ValueError, AttributeError, KeyError, IndexError, RecursionError, OverflowError)

@@ -159,7 +159,7 @@ def digests(root: Path, wheel: Path | None = None) -> Iterator[str]:
 def text_of(path: Path) -> str:
     """The text of a file of the artefact. Raises OSError, and ValueError for a link or a device, such as one that never
     ends, and for what is too large."""
-    if path.is_symlink() or not path.is_file():
+    if path.is_symlink() or (path.exists() and not path.is_file()):
         raise ValueError(f"{path.name} is no regular file")
     with path.open("rb") as file:
         data = file.read(LARGEST + 1)

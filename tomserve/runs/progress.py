@@ -33,8 +33,8 @@ LOUD = ("warning: ", "stopping: ", "change: ", "accepted change: ")
 
 
 class Listener:
-    """What is told what an evaluation does, from the thread that evaluates, and shows nothing of it unless a class
-    made of it does. Every `row` and `status` belongs to the phase that has begun."""
+    """Is told what an evaluation does, from the thread that evaluates. It shows nothing of it; a subclass may. Every
+    `row` and `status` belongs to the phase that has begun."""
 
     def message(self, text: str) -> None:
         """Called with one line for the user: what happens now, or something that begins as one of LOUD."""
@@ -53,8 +53,8 @@ class Listener:
 
 
 class MeasureListener:
-    """What is told how far a long measurement is, and shows nothing of it unless a class made of it does. A measurement
-    consists of phases, one after the other."""
+    """Is told how far a long measurement is. It shows nothing of it; a subclass may. A measurement consists of phases,
+    one after the other."""
 
     def phase(self, name: str, total: int) -> None:
         """Called when a phase begins. name: what is done now, such as "reading states". total: in how many steps."""

@@ -61,7 +61,7 @@ def run_path(run: str) -> Path:
     if not parts or not all(RUN_PART.fullmatch(part) for part in parts):
         raise ConfigError(
             f"run name {run!r}: use letters, digits, '.', '_' and '-', not beginning with '.' or '-', and '/' for "
-            "folders; to give a path, begin it with ./ or /"
+            "folders, none of them called as a file of a run is; to give a path, begin it with ./ or /"
         )
     path = root.joinpath(*parts)
     return given if "/" in run and _is_run(given) and not _is_run(path) else path

@@ -209,9 +209,12 @@ def transition_overlaps(
     for t in range(1, len(automaton.labels)):
         before, labels = automaton.labels[t - 1], automaton.labels[t]
         following: list[set[int]] = [set() for _ in labels]
+        made = 0
         for i, j in automaton.steps[t]:
             bit = pairs.get((before[i], labels[j]), 0)
             following[j] |= {mask | bit for mask in layer[i]} if bit else layer[i]
+            if (made := made + len(layer[i])) > MOST_WORK // 10:
+                return None, None
         if (work := work + sum(len(masks) ** 2 for masks in following)) > MOST_WORK:
             return None, None
         layer = [_drop_subsets(masks) if len(masks) > 1 else masks for masks in following]

@@ -465,13 +465,35 @@ def _frame(by_column: Iterable[Sequence[Any]], schema: Mapping[str, Any]) -> pl.
     """A table of these columns, given as sequences in the order of `schema` (name -> Polars type)."""
     columns = {}
     for (name, kind), values in zip(schema.items(), by_column, strict=True):
-        if kind == pl.String and name not in COLUMNS:
+        if isinstance(kind, pl.List):  # much quicker than a list of lists, and no label holds the separator
+            joined = _join_entries(values, as_text=kind.inner == pl.String)
+            columns[name] = pl.Series(name, joined, dtype=pl.String).str.split(_SEPARATOR).cast(kind)
+        elif kind == pl.String and name not in COLUMNS:
             columns[name] = pl.Series(name, [_as_text(value) for value in values], dtype=kind)
         elif name in COLUMNS:
             columns[name] = pl.Series(name, values, dtype=kind)
         else:
             columns[name] = _series(name, values, kind)
     return pl.DataFrame(columns)
+
+
+_SEPARATOR = "\x1f"
+
+
+def _join_entries(values: Sequence[Any], as_text: bool) -> list[str | None]:
+    """The entries of each list as one text, None for no list. as_text: whether the entries are texts."""
+    if as_text:
+        return [None if value is None else _SEPARATOR.join(value) for value in values]
+    known: dict[tuple[Any, ...], str] = {}  # most lists of numbers are the same few
+    found: list[str | None] = []
+    for value in values:
+        if value is None:
+            found.append(None)
+            continue
+        if (text := known.get(key := tuple(value))) is None:
+            text = known[key] = _SEPARATOR.join(map(str, value))
+        found.append(text)
+    return found
 
 
 def _series(name: str, values: Sequence[Any], kind: Kind) -> pl.Series:

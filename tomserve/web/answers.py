@@ -342,8 +342,7 @@ def _score_of(run: str, manifest: Manifest, item: Item, row: Row, model: str) ->
     """How a reply is read, which the index does not say. Raises ConfigError for one that takes too long."""
     if (length := len(_text(row.get("text")) or "")) > LONGEST:
         raise ConfigError(
-            f"this reply has {length:,} characters, too many to be scored at once; look again when the answers are "
-            "indexed, or into responses.jsonl"
+            f"this reply has {length:,} characters, too many to be scored while a page waits; responses.jsonl holds it"
         )
     strategy = manifest.strategies.get(str(row["strategy"]))
     rules = benchmarks.scoring_of(item.benchmark)

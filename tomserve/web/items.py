@@ -381,7 +381,7 @@ MODEL = "MODEL"  # what stands for the name of the model where neither a preset 
 Word = Annotated[str, Field(max_length=200)]
 
 
-class How(Strict):
+class How(Strict, defer_build=False):  # or pydantic warns at the first request, where FastAPI no longer silences it
     """How an item is asked, by the options of `tomserve eval`."""
 
     strategy: Annotated[Word, Field(description="The benchmark's first where it is left out.")] = ""

@@ -1,7 +1,7 @@
 """Generator of Hi-ToM stories with questions, gold answers and gold chains: seeded, balanced, fast.
 
 The same plan gives the same bytes on every machine and in every version of Python, and its first stories whatever
-their number. Items are made as rows, which are written without being validated (five in a quarter of a millisecond);
+their number. Items are made as rows, which are written without being validated (five in half a millisecond);
 that they are what `make_row` makes of the story as it is told is proven by the tests.
 
 Every item is told by the sentences of the released generator, so that `--format hitom` is a file like the official
@@ -319,8 +319,9 @@ def records(rows: Rows, first: int = 0) -> Iterator[dict[str, Any]]:
     """The items of a story as records of the official file, which are numbered from `first` on. Raises ConfigError for
     more choices than letters."""
     if (count := len(rows[0]["choices"]) - 1) > LETTERS:
+        questions = len({row["factors"]["order"] for row in rows})
         raise ConfigError(
-            f"story {first // len(rows) + 1} has {count} choices, the official form letters for {LETTERS}; "
+            f"story {first // questions + 1} has {count} choices, the official form letters for {LETTERS}; "
             f"give --choices {LETTERS}, fewer --chapters or --format items"
         )
     for number, row in enumerate(rows, first):

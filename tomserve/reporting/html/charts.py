@@ -608,7 +608,7 @@ def draw_figure(figure: Figure, make: Callable[[], Figure]) -> Figure:
     )
 
 
-Draw = Callable[[Figure, Tables, Mapping[str, float]], Figure]  # Draws a figure from the tables, and what a guesser has
+Draw = Callable[[Figure, Tables, Mapping[str, float]], Figure]  # Figure, tables, what a guesser gets right
 
 
 def draw_figures(
