@@ -131,7 +131,7 @@ def test_a_reply_of_millions_of_characters_costs_a_page_little(person: TestClien
     assert re.search(r">[^<]{20} … \(the first 20 of \d+ characters\)<", person.get("/answer/example", **about).text)
     monkeypatch.setattr(web_answers, "index_of", lambda _: None)
     refused = person.get("/api/v1/answer/example", **about)
-    assert (refused.status_code, "too many to be scored at once" in refused.text) == (422, True)
+    assert (refused.status_code, "too many to be scored while a page waits" in refused.text) == (422, True)
 
 
 def test_notes_and_tags_are_kept_and_scores_made_anew(runs: Path, person: TestClient) -> None:
