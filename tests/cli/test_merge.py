@@ -10,6 +10,7 @@ from tests.conftest import Cli
 from tests.helpers import parting
 from tests.helpers.outcomes import passes, refuses_in_a_line
 from tests.helpers.parting import ONCE, TALK
+from tomserve.distributed import journals
 from tomserve.distributed.merge import check_named_run
 from tomserve.distributed.shards import Shards, part_folder
 from tomserve.errors import RunMismatchError
@@ -89,8 +90,11 @@ def test_parts_are_merged_again_whatever_their_folder_is_called(
 def test_parts_of_a_store_name_the_run_that_was_merged_from_their_rows_alone(cli: Cli, parts: Path) -> None:
     passes(cli("merge", "mine"))
     theirs = Path(shutil.copytree(parts, parts.parent.parent / "mine.parts"))
-    check_named_run(parts.with_name("mine"), [theirs], fetched=True)
     journal = part_folder(theirs, 0) / "responses.jsonl"
+    check_named_run(parts.with_name("mine"), [theirs], fetched=True)
+    journals.pack(journal.parent, unfinished=True)
+    check_named_run(parts.with_name("mine"), [theirs], fetched=True)
+    journals.unpack(journal.parent)
     for held in (journal.read_bytes().replace(b'"tea"', b'"TEA"'), b""):
         journal.write_bytes(held)
         with pytest.raises(RunMismatchError, match=r"merged from mine.parts, whose rows mine.parts does not hold"):

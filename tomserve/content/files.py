@@ -20,6 +20,7 @@ import secrets
 import shutil
 import stat
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from io import BufferedReader
@@ -164,9 +165,6 @@ ROOM, DENSEST = 1 << 29, 1000
 one that is repeated is held once, until it is worked on."""
 
 
-LONGEST_END = 8 << 20  # bytes of the end of a file that is read for what was written beside its table
-
-
 def scan_foreign_parquet(path: Path, held: bytes | None = None) -> pl.LazyFrame:
     """The table in a Parquet file that may come from anybody, with lists at most in its columns. held: its bytes, where
     they were read already. Raises ConfigError for one that holds more than its size can, and as `scan_parquet` does."""
@@ -228,12 +226,7 @@ def read_parquet_metadata(path: Path) -> dict[str, str]:
     where it is none, and as `scan_parquet` does."""
     import polars
 
-    def look(held: bytes | mmap) -> None:
-        if int.from_bytes(held[-8:-4], "little") > LONGEST_END:
-            raise ValueError(f"its end has more than {LONGEST_END >> 20} MB")
-        parquet_pages.check_end(held)
-
-    _look_through(path, look, None)
+    _look_through(path, parquet_pages.check_end, None)
     return polars.read_parquet_metadata(path)
 
 
@@ -627,6 +620,15 @@ def digest_file(path: Path) -> tuple[int, str]:
     with open_own(path) as file:
         found = hashlib.file_digest(file, "sha256")
         return file.tell(), _name(found.hexdigest())
+
+
+def begins_with(path: Path, size: int, digest: str | None) -> bool:
+    """Whether the first `size` bytes of a file are all there and have that digest. Raises as FileSnapshot does."""
+    begun = FileSnapshot(path, size)
+    if begun.size < size:
+        return False
+    deque(begun.lines(), maxlen=0)
+    return begun.digest == digest
 
 
 def digest_bytes(data: bytes) -> str:

@@ -43,6 +43,10 @@ TEXTS, TIMES = 1 << 26, 100
 """The texts of that description may have so many bytes, or so many times its own: Polars writes equal ones once."""
 
 
+LONGEST_END = 8 << 20
+"""Bytes of an end that is read for what was written beside the table: reading one takes a second, in every list."""
+
+
 class Claims(NamedTuple):
     """How many values the pages of a file have, those of lists one by one, and how many bytes they are unpacked to."""
 
@@ -69,7 +73,10 @@ def add_up(held: bytes | mmap) -> Claims:
 
 
 def check_end(held: bytes | mmap) -> None:
-    """Raise ValueError where the end of a Parquet file cannot be read, or reading it could end the process."""
+    """Raise ValueError where the end of a Parquet file cannot be read, is longer than LONGEST_END, or could end the
+    process."""
+    if int.from_bytes(held[-8:-4], "little") > LONGEST_END:
+        raise ValueError(f"its end has more than {LONGEST_END >> 20} MB")
     try:
         _read_end(held)
     except (LookupError, RecursionError) as error:

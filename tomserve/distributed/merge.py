@@ -445,14 +445,11 @@ def _begins_as(parts: Sequence[Path], merged: MergedPart) -> bool:
     """Whether one of these folders has a part of that name that holds the rows that were merged, others behind them."""
     name = Path(merged.run)
     path = next((folder / name.name for folder in parts if folder.name == name.parent.name), None)
-    if path is None or not journal.has_journal(path):
-        return False
-    file, left, found = journal.journal_path(path), merged.bytes, hashlib.sha256()
-    for chunk in journal.read_chunks(file) if journal.is_packed(path) else FileSnapshot(file, left).chunks():
-        found.update(chunk[:left])
-        if (left := left - len(chunk[:left])) == 0:
-            break
-    return f"sha256:{found.hexdigest()}" == merged.digest
+    return (
+        path is not None
+        and journal.has_journal(path)
+        and files.begins_with(journal.journal_path(path), merged.bytes, merged.digest)
+    )
 
 
 def _remove_unfinished(into: Path) -> None:

@@ -187,8 +187,9 @@ def lcps(automaton: Automaton, chain: Sequence[str]) -> int:
 
 
 MOST_WORK = 10_000_000
-"""So many sets of pairs are compared for one chain at most, in about a second: a chain of many pairs and a rationale of
-a few labels that may follow each other in any order have more of them than any memory holds."""
+"""At most so many sets of pairs are compared for one chain, in about a second, and a tenth as many made by one step:
+a chain of many pairs and a rationale of a few labels that may follow each other in any order have more of them than any
+memory holds."""
 
 
 def transition_overlaps(
