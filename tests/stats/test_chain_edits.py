@@ -31,12 +31,10 @@ from tomserve.stats.chain_edits import (
     area_above,
     contrast,
     decide,
-    difference_of_effects,
     follow_effect,
     loss_effect,
     units_to_decide,
 )
-from tomserve.stats.paired import adjust
 
 NAN = math.nan
 OUTCOMES = st.lists(
@@ -134,23 +132,6 @@ def test_the_area_is_nothing_for_a_flat_line_and_by_hand_otherwise() -> None:
     with pytest.raises(ValueError, match="lengths"):
         area_above([[0, 1]], lengths, ["a"])
     assert math.isnan(area_above(np.empty((0, 5)), lengths, []).estimate)
-
-
-def test_two_differences_may_lie_two_apart() -> None:
-    found = difference_of_effects([1, 1, 1, 0], [-1, -1, 0, -1], list("aabb"))
-    assert found.estimate == pytest.approx((2 + 1) / 2)
-    half = ttest_1samp([2, 1], 0).confidence_interval(0.95)
-    assert found.high == pytest.approx(min(2.0, half.high))
-    assert math.isnan(difference_of_effects([], [], []).estimate)
-
-
-def test_holm_by_hand_and_an_undefined_p_is_no_test() -> None:
-    assert adjust([0.01, 0.04, NAN, 0.03], "holm")[:2] == pytest.approx([0.03, 0.06])
-    assert math.isnan(adjust([0.01, NAN], "holm")[1])
-    assert adjust([0.9, 0.8], "holm") == [1.0, 1.0]
-    assert adjust([], "holm") == []
-    with pytest.raises(ValueError, match="from 0 to 1"):
-        adjust([1.2], "holm")
 
 
 def made(share: float, width: float = 0.05, causal: float = 1.0, **more: float) -> Contrast:

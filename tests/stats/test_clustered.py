@@ -171,20 +171,6 @@ def test_one_cluster_counts_once_and_none_has_no_share() -> None:
         designed_share([1, 0], ["a"])
 
 
-def test_missing_outcomes_are_left_out_and_order_does_not_count() -> None:
-    outcome, cluster = np.array([1, 0, 0, math.nan, 1, 0, 0, 0.0]), np.array([3, 3, 1, 1, 2, 2, 0, 0])
-    known = ~np.isnan(outcome)
-    assert designed_share(outcome, cluster) == designed_share(outcome[known], cluster[known])
-    back = designed_share(outcome[::-1], cluster[::-1])
-    assert back.low == pytest.approx(designed_share(outcome, cluster).low)
-
-
-def test_the_estimate_is_the_mean_over_items_and_the_interval_stays_a_share() -> None:
-    found = repeated_share([1.0, 0.9, 1.0, 0.2], ["a", "a", "b", "c"])
-    assert found.estimate == pytest.approx(0.775)
-    assert 0 < found.low < 0.775 < found.high < 1
-
-
 def test_clusters_and_not_samples_are_what_counts() -> None:
     """More samples of the same items narrow no interval by themselves; more clusters do."""
     few = repeated_share([0.9, 0.4, 0.7], ["a", "b", "c"])
@@ -227,12 +213,6 @@ def test_extremes() -> None:
     assert all(math.isnan(value) for value in nothing)
     with pytest.raises(ValueError, match="equal lengths"):
         intraclass([1.0], ["a", "b"], ["x"])
-
-
-def test_a_cluster_in_two_groups_is_two() -> None:
-    once = intraclass([1, 1, 0, 0, 1, 0, 1, 1], list("aabbaabb"), list("xxxxyyyy"))
-    renamed = intraclass([1, 1, 0, 0, 1, 0, 1, 1], list("aabbccdd"), list("xxxxyyyy"))
-    assert once == renamed
 
 
 def test_effective_n() -> None:

@@ -113,24 +113,6 @@ def test_a_margin_is_a_share(margin: float) -> None:
         compare_margin(pairs_intervals(drawn(0.7, 0.7, 20, 1)), margin)
 
 
-def test_the_interval_of_a_margin_holds_that_of_the_effect_and_grows_with_the_level() -> None:
-    for seed in range(4):
-        rng = np.random.default_rng(seed)
-        sizes = rng.integers(1, 17, 25)
-        index = np.repeat(np.arange(25), sizes)
-        a = rng.random(index.size) < 0.97
-        pairs = pair_sums(np.where(rng.random(index.size) < 0.05, ~a, a), a, index)
-        plain, wider = pairs_intervals(pairs), margin_intervals(pairs)
-        before = wider(1e-9)
-        for level in (0.1, 0.5, 0.8, 0.9, 0.95, 0.999):
-            found, t = wider(level), plain(level)
-            assert found.low <= min(t.low, before.low) + 1e-9
-            assert found.high >= max(t.high, before.high) - 1e-9
-            before = found
-        back = margin_intervals(replace(pairs, treated=pairs.control, control=pairs.treated))(0.9)
-        assert (-back.high, -back.low) == pytest.approx((wider(0.9).low, wider(0.9).high), abs=1e-6)
-
-
 def test_how_many_units_are_needed() -> None:
     assert units_for_margin(0.05, 0.2) == (count_units(0.05, 0.2), count_units(0.05, 0.2, 0.1, 0.9))
     z = stats.norm.ppf

@@ -75,27 +75,6 @@ def test_flips_by_size_have_the_distribution_of_flips_one_by_one(
         assert kstest(means / spread, "norm").statistic < 1.63 / math.sqrt(4000) + 0.01
 
 
-@pytest.mark.parametrize("treated", [1, 4])
-def test_a_lone_cluster_is_drawn_with_the_moves_of_a_shuffle(treated: int) -> None:
-    means = np.array([0.1, 0.35, 0.6, 0.8, 0.95])
-    rng = np.random.default_rng(4)
-    moves = [np.concatenate(list(made(means, treated, 5000, rng))).round(9) for made in (strata._alone, strata._moves)]
-    (drawn, often), (shuffled, usual) = (np.unique(found, return_counts=True) for found in moves)
-    assert np.array_equal(drawn, shuffled)
-    assert np.abs(often - 1000).max() < 130
-    assert np.abs(usual - 1000).max() < 130
-
-
-@given(st.integers(1, 10**7), st.integers(1, 70_000))
-def test_batches_are_bounded_and_complete(width: int, draws: int) -> None:
-    size = paired.batch_size(width)
-    assert size >= 1
-    assert size * width <= max(paired.CELLS, width)
-    sizes = list(paired.batches(draws, width % 5000))
-    assert sum(sizes) == draws
-    assert max(sizes) == min(draws, paired.batch_size(width % 5000))
-
-
 # sums instead of rows
 
 
@@ -117,13 +96,6 @@ def test_estimating_equations_from_sums_are_those_of_statsmodels(seed: int, bino
     found = strata.fit_shares(ArmSums.of(y, arm, cluster, stage), binomial=binomial)
     assert (found.treated, found.control) == pytest.approx([p.mean() for p in fitted], rel=1e-5)
     assert found.covariance.ravel() == pytest.approx((gradients @ fit.cov_params() @ gradients.T).ravel(), rel=1e-4)
-
-
-def test_clusters_that_lie_in_several_arms_have_no_effect_of_these_strata() -> None:
-    y, _, cluster, stratum = design(5, 8)
-    mixed = these_strata_effect(y, np.arange(y.size) % 2 == 0, cluster, stratum)
-    assert "clusters lie in several arms" in mixed.method
-    assert math.isnan(mixed.estimate)
 
 
 def test_a_design_of_many_strata_takes_no_matrix() -> None:
@@ -159,28 +131,3 @@ def test_leaving_out_by_subtraction_is_leaving_out(seed: int, groups: int, binar
     assert same(association.aucs(score, right, group), anew(lambda x, y: r(x, y).auc, score, right))
     within = anew(association.within_correlation, score, right, stratum)
     assert same(association.correlations(score, right, group, stratum), within)
-
-
-def test_leaving_out_what_varies_leaves_nothing() -> None:
-    group = np.repeat(np.arange(4), 5)
-    right = np.tile([0.0, 1, 0, 1, 1], 4)
-    score = np.where(group == 2, right, 0.1)
-    assert np.isnan(association.correlations(score, right, group)).tolist() == [False, False, True, False]
-    assert np.isnan(association.aucs(score, right, group)).tolist() == [False, False, True, False]
-
-
-def test_a_large_jackknife_subtracts_and_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    y, arm, _, stratum = design(2, 12)
-    calls: list[int] = []
-
-    def phi(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
-        calls.append(1)
-        return association.phi(x, y).phi
-
-    given = phi, (arm.astype(float), y), stratum
-    whole = association.jackknife(*given, without=association.correlations)
-    monkeypatch.setattr(association, "MOST_ROWS_RECOMPUTED", 0)
-    calls.clear()
-    sums = association.jackknife(*given, without=association.correlations)
-    assert len(calls) == 1
-    assert (sums.estimate, sums.low, sums.high) == pytest.approx((whole.estimate, whole.low, whole.high), abs=1e-12)

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tomserve.stats.clusters import effective_n, intraclass
 from tomserve.stats.proportions import wilson
 from tomserve.stats.stability import agreement, difference_to_floor, stability, weighted_share
 
@@ -76,15 +75,6 @@ def test_it_is_symmetric_and_ignores_order_and_names(pairs: list[tuple[int, int,
     if not math.isnan(found.kappa.estimate):
         assert -1 <= found.kappa.low <= found.kappa.estimate + 1e-9
         assert found.kappa.estimate <= found.kappa.high + 1e-9 <= 1 + 2e-9
-
-
-def test_one_part_is_a_share_with_the_design_effect_of_its_clusters() -> None:
-    rng = np.random.default_rng(3)
-    cluster = np.repeat(np.arange(30), rng.integers(1, 6, 30))
-    outcome = (rng.random(cluster.size) < np.repeat(rng.random(30), np.bincount(cluster))).astype(float)
-    n = effective_n(np.bincount(cluster), intraclass(outcome, cluster, np.zeros(cluster.size)))
-    found, expected = weighted_share(outcome, cluster, np.zeros(cluster.size)), wilson(float(outcome.mean()) * n, n)
-    assert (found.estimate, found.low, found.high) == pytest.approx((expected.estimate, expected.low, expected.high))
 
 
 def test_parts_count_the_same_however_many_answers_they_have() -> None:
