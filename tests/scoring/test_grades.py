@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import make_item
 from tests.helpers.scored import score_table
 from tomserve.items import Item
-from tomserve.scoring.grades import GRADED, ExternalGrade, grade_of
+from tomserve.scoring.grades import GRADED
 from tomserve.scoring.score import OPEN, is_unread, noise_fields, read_response
 from tomserve.scoring.table import read_table, write_scores
 
@@ -77,13 +77,6 @@ def test_a_request_that_failed_has_no_grade_that_counts() -> None:
 def test_a_grade_of_another_form_scores_nothing(odd: Any) -> None:
     found = scored(make_item(), row("Answer: salt", grade=odd))
     assert found["correct"] is False
-
-
-def test_values_of_another_type_are_left_out() -> None:
-    given = {"by": 5, "correct": "yes", "answer": ["x"], "value": float("inf"), "counts": True}
-    assert grade_of({"graded": given}) == ExternalGrade("", None, None, None, True)
-    assert grade_of({"graded": {**RIGHT, "value": True}}) == ExternalGrade("match", True, "18", None, True)
-    assert grade_of({"graded": "C"}) is None
 
 
 def test_two_replies_of_one_text_keep_their_own_grades() -> None:

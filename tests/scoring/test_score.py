@@ -167,14 +167,6 @@ def test_a_runs_samples_are_combined_whatever_their_order(tmp_path: Path) -> Non
     assert score_run(folder)["samples_right"].to_list() == [2, 2]  # the later row of a sample counts
 
 
-def test_many_questions_are_combined_across_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = journal(tmp_path / "run", {f"demo/{number}": [TEA, SALT, SALT] for number in range(1, 8)})
-    whole = score_run(folder)
-    monkeypatch.setattr("tomserve.scoring.table.PART", 2)
-    assert score_run(folder).equals(whole)
-    assert whole["samples"].to_list() == [3] * 7
-
-
 @pytest.mark.parametrize(("sample", "said"), [("one", "no whole number"), (-1, "out of range"), (2**15, "out of ra")])
 def test_a_line_with_a_strange_sample_is_counted(tmp_path: Path, sample: object, said: str) -> None:
     folder = journal(tmp_path / "run", {"demo/1": [TEA]})
