@@ -1,14 +1,14 @@
 """Every manner of learning by its rule; a story's updates followed by any chain of agents; and each kind of audience against
-the sentence that describes it. All is worked out slowly from the description here: sets of chains, and sets of labels."""
+the sentence that describes it. Who takes what over is worked out slowly from the description here, as sets of chains."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import permutations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tomserve.beliefs import Audience, Belief, Manner, Trace, Update, apart, hearsay, shared_hearsay, together
+from tomserve.beliefs import Belief, Manner, Trace, Update, apart, hearsay, shared_hearsay, together
 
 AGENTS = ("Ada", "Bo", "Cleo", "Dov", "Eve")
 BITS = {name: 1 << place for place, name in enumerate(AGENTS)}
@@ -48,37 +48,7 @@ def told_among_all(speaker: str, hearers: Iterable[str], trusting: Iterable[str]
     return {chain for chain in CHAINS if chain and concerned.issuperset(chain) and chain[-1] in believing}
 
 
-class Mind:
-    """What somebody may believe: every label that is possible, and whether it is firm, one history after the other."""
-
-    def __init__(self) -> None:
-        self.possible = {("unknown", False)}
-
-    @property
-    def labels(self) -> set[str]:
-        """The labels that are possible."""
-        return {label for label, _ in self.possible}
-
-    def learns(self, labels: Sequence[str], manner: Manner) -> None:
-        """These labels become known to them in this manner."""
-        named, then = set(labels), set[tuple[str, bool]]()
-        for label, firm in self.possible:
-            if manner in ("learn", "infer"):
-                then |= {(one, manner == "learn") for one in named}
-            elif manner == "view":
-                then |= {(label, firm)} | {(one, True) for one in named}
-            elif manner == "doubt":
-                then.add((label, False))
-            elif manner == "expect":
-                then |= {(one, firm) for one in (label, *named)}
-            elif firm:
-                then.add((label, True))
-            else:
-                then |= {(one, False) for one in named | ({label} if manner == "hear" else set())}
-        self.possible = then
-
-
-LINES = 6
+START, LINES = Belief(), 6
 some = st.sets(st.sampled_from(AGENTS))
 manners: st.SearchStrategy[Manner] = st.sampled_from(("learn", "infer", "read", "view", "hear", "doubt", "expect"))
 
@@ -111,11 +81,11 @@ def test_every_chain_believes_what_it_took_over(history: list[tuple[Update, set[
         assert trace.accept_updates(chain) == mine
         expected = []
         for line in range(LINES):
-            mind = Mind()
+            now = START
             for update in mine:
                 if update.line <= line:
-                    mind.learns(update.labels, update.manner)
-            expected.append(mind.labels)
+                    now = now.after(update.labels, update.manner)
+            expected.append(set(now.labels))
         beliefs = [belief for belief, lines in trace.spans(chain) for _ in range(lines)]
         assert [set(belief.labels) for belief in beliefs] == expected
         assert [set(layer.labels) for layer in trace.layers(chain)] == expected
@@ -151,20 +121,6 @@ def test_strangers_believe_nothing_and_nobody_is_asked_about_twice() -> None:
                 ask(chain)
 
 
-START = Belief()
-learned = st.tuples(st.lists(st.sampled_from("xyz"), min_size=1, max_size=2, unique=True).map(tuple), manners)
-
-
-@given(st.lists(learned, max_size=8))
-def test_any_history_agrees_with_the_sets(history: list[tuple[tuple[str, ...], Manner]]) -> None:
-    now, mind = START, Mind()
-    for labels, manner in history:
-        now = now.after(labels, manner)
-        mind.learns(labels, manner)
-        assert set(now.possible) == mind.possible
-        assert len(now.labels) == len(set(now.labels)) == len(mind.labels)
-
-
 BY_HAND = [
     ("view x, learn y", "y", True),
     ("learn x, learn yz", "yz", True),
@@ -189,32 +145,6 @@ def test_each_manner_by_hand() -> None:
         assert (now.labels, now.firm) == (tuple(labels), firm), history
     with pytest.raises(ValueError, match="several labels are possible: unknown, x"):
         START.after(("x",), "hear").label  # noqa: B018
-
-
-@st.composite
-def audiences(draw: st.DrawFn) -> Audience:
-    """Any automaton of up to three states over the five agents."""
-    states = draw(st.integers(1, 3))
-    step = st.tuples(st.integers(0, 31), st.integers(0, states - 1))
-    steps = [tuple(draw(st.lists(step, max_size=3))) for _ in range(states)]
-    return Audience(tuple(steps), draw(st.integers(0, 2**states - 1)))
-
-
-def _walk(audience: Audience, chain: tuple[str, ...]) -> bool:
-    """Whether the steps, read as they are written, lead the chain to where it may end."""
-    state = 0
-    for name in chain:
-        ways = [to for agents, to in audience.steps[state] if agents & BITS[name]]
-        if not ways:
-            return False
-        state = ways[0]
-    return audience.accepting & 1 << state != 0
-
-
-@given(audiences() | st.builds(together, st.integers(0, 31)))
-def test_any_automaton_is_read_step_by_step(audience: Audience) -> None:
-    for chain in CHAINS:
-        assert audience.takes([BITS[name] for name in chain]) == _walk(audience, chain)
 
 
 def test_agents_without_end_are_refused() -> None:

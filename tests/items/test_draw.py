@@ -8,10 +8,9 @@ import pytest
 
 from tests.conftest import make_item
 from tomserve import benchmarks
-from tomserve.benchmarks import Benchmark, Draw
+from tomserve.benchmarks import Draw
 from tomserve.benchmarks.hitom.generator import items as generated
 from tomserve.benchmarks.hitom.plan import Plan
-from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.draw import describe, draw_places, limit_items
 
@@ -113,15 +112,3 @@ def test_what_a_run_asks_already_comes_first() -> None:
     for limit in (20, 176, 300):
         found = {ITEMS[place].id for place in draw_places(ITEMS, limit, PERTURBED.draw, ours)}
         assert found == {item.id for item in limit_items(ITEMS, limit, PERTURBED.draw)}
-
-
-def test_a_stratum_is_short_for_a_draw_over_it() -> None:
-    def benchmark(**fields: object) -> Benchmark:
-        return Benchmark("mine", lambda path, gold: iter(()), **fields)  # type: ignore[arg-type]
-
-    assert benchmark(stratum="asked").draw == Draw(over=("asked",))
-    assert benchmark().draw == Draw()
-    with pytest.raises(ConfigError, match="and no draw besides"):
-        benchmark(stratum="asked", draw=Draw(over=("place",)))
-    with pytest.raises(ConfigError, match=r"expected a value of tomserve\.benchmarks\.Draw"):
-        benchmark(draw="asked")

@@ -36,7 +36,6 @@ def test_the_digest_ignores_order_but_not_content() -> None:
         ({"choices": ["tea", "Tea", "salt"]}, "not distinct"),
         ({"gold": {"sets": [["tea"]]}}, "gold has 1 layers for 3 sentences"),
         ({"gold": {"sets": [["tea"], ["milk"], ["tea"]]}}, "gold of sentence 2 has 'milk'"),
-        ({"gold": {"sets": [["tea"]] * 3, "chains": [["tea"] * 3]}}, "either 'sets' or 'chains'"),
         ({"gold": {"chains": [["tea"] * 3], "edges": [[1, "tea", "tea"]]}}, "'edges' belong to 'sets'"),
         (
             {"gold": {"sets": [["tea"], ["salt", "tea"], ["salt"]], "edges": [[1, "tea", "tea"], [2, "salt", "salt"]]}},
@@ -158,7 +157,6 @@ def test_items_may_be_written_in_yaml(cli, tmp_path: Path) -> None:
         ("id: b", "id: a", r"i\.yaml:9: id: 'a' was already given in line 3"),
         ("question: What is in the jar?\n    choices: [tea, salt]\n    answer: salt", "qestion: What?", r":11: .*qestion"),
         (YAML[YAML.index("items:") :], "items: []\n", r"i\.yaml: holds no items"),
-        ("schema: 1\n", "", r"i\.yaml: .*schema"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_yaml_is_named_with_its_line(old: str, new: str, message: str, tmp_path: Path) -> None:
@@ -197,12 +195,10 @@ def test_explicit_chains_do_not_mix() -> None:
     ("call", "reason"),
     [
         (lambda: compile_sets([["x"], []]), "set of sentence 2 is empty"),
-        (lambda: compile_sets([["x", "x"]]), "names a belief twice"),
         (lambda: compile_sets([["x"], ["y"]], [(2, "x", "y")]), "t must be 1 to 1"),
         (lambda: compile_sets([["x"], ["y"]], [(1, "y", "y")]), "not from the set of sentence 1"),
         (lambda: compile_sets([["x"]], policy="drift"), "unknown policy 'drift'"),
         (lambda: compile_chains([("x",), ("x", "y")]), "of equal length"),
-        (lambda: compile_chains([]), "at least one"),
         (lambda: compile_sets([list(map(str, range(150)))] * 2), "have 22,500 pairs of beliefs in turn"),
         (lambda: compile_chains([(str(number),) for number in range(2001)]), "2,001 explicit chains; expected at most"),
         (lambda: compile_chains([("x",) * 200_001]), "explicit chains of 200,001 labels; expected at most 200,000"),

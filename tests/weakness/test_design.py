@@ -75,7 +75,3 @@ def test_levels_of_a_world_say_what_happens_in_it() -> None:
                 assert DESIGNS["worlds"].read_levels(item)["moves"] == "0"
             if item.factors["family"] == "transfer" and item.factors.get("condition") == "false_belief":
                 assert DESIGNS["worlds"].read_levels(item)["missed"] in ("1", "2")
-
-
-def test_levels_are_texts() -> None:
-    assert [factor_text(value) for value in (None, True, 2, "x")] == ["none", "true", "2", "x"]

@@ -9,7 +9,7 @@ import pytest
 from tests.weakness.designs import DESIGN, FACTORS, weak_in
 from tomserve.errors import ConfigError
 from tomserve.items import Item
-from tomserve.weakness.design import Cell, describe_cell, parse_cell, write_cell
+from tomserve.weakness.design import Cell, write_cell
 from tomserve.weakness.estimate import Record, count_random, estimate_cells, estimate_surface, level_rows
 from tomserve.weakness.model import Cells, fit, scan
 from tomserve.weakness.rounds import CONFIRMED, PART, RANDOM, SEARCH, TWIN, Search, SearchSettings
@@ -138,12 +138,6 @@ def test_counts_of_random_questions() -> None:
     assert (
         count_random(0.8, 0.5, 0.1, 10) is count_random(0.5, None, 0.1, 10) is count_random(0.5, 0.8, 0.0, 10) is None
     )
-
-
-def test_cells_in_words() -> None:
-    assert describe_cell(parse_cell("colour=red & tellings=1"), FACTORS) == "where the box is red and told first as 1"
-    assert parse_cell("nonsense") == ()
-    assert describe_cell((("odd", "x_y"),), FACTORS) == "where odd is x y"
 
 
 @pytest.mark.parametrize(
