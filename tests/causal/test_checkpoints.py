@@ -109,18 +109,13 @@ def test_a_preset_and_its_template(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ("fields", "renamed", "told"),
     [
         ({"quantization_config": {"quant_method": "awq\nbits"}}, {}, r"quantised \(awq\\nbits\).*original"),
-        ({"is_encoder_decoder": True}, {}, "an encoder and a decoder"),
         ({"architectures": ["WhisperForConditionalGeneration"]}, {}, "no causal language model"),
-        ({"architectures": None}, {}, "no causal language model"),
-        ({"num_hidden_layers": "many"}, {}, "does not tell layers"),
         ({"num_hidden_layers": 10**12}, {}, "1,000,000,000,000 layers; expected at most 9,999"),
         ({"vocab_size": None}, {}, "does not tell layers"),
         ({}, {"chat_template.jinja": "gone"}, "no chat template.*instruct"),
         ({}, {"config.json": "gone"}, "no config.json"),
-        ({}, {"model.safetensors": "adapter_model.safetensors"}, r"an adapter \(LoRA.*merge"),
         ({}, {"digest.txt": "adapter_config.json"}, r"an adapter \(LoRA.*whose model may be another one"),
         ({}, {"model.safetensors": "pytorch_model.bin"}, "pickles.*safetensors"),
-        ({}, {"model.safetensors": "other.bin"}, r"index\.json names 'other\.bin'; expected files \*\.safetensors"),
     ],
 )
 def test_what_cannot_be_measured_is_told_in_one_line(
@@ -128,12 +123,8 @@ def test_what_cannot_be_measured_is_told_in_one_line(
 ) -> None:
     config = orjson.loads((folder / "config.json").read_bytes())
     (folder / "config.json").write_bytes(orjson.dumps({**config, **fields}))
-    if "adapter_model.safetensors" in renamed.values():
-        (folder / "adapter_config.json").write_text("{}")
     for old, new in renamed.items():
         (folder / old).rename(folder / new)
-    if "other.bin" in renamed.values():
-        (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "other.bin"}}')
     with pytest.raises(ConfigError, match=told) as caught:
         resolve_model(str(folder))
     assert "\n" not in str(caught.value)
@@ -145,7 +136,6 @@ def test_what_cannot_be_measured_is_told_in_one_line(
     [
         ("refrence", None, "reference"),
         ("./nowhere", None, "no such folder"),
-        ("a/b/c", None, "no such folder"),
         ("mine", None, r"write \./mine"),
         ("./mine", "main", "no revisions"),
     ],

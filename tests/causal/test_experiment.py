@@ -243,7 +243,6 @@ def test_layers_in_groups_interrupted_and_gone_on_with_give_the_same_table(
     [
         ({"dtype": "int8"}, "expected float32, bfloat16, float16"),
         ({"device": "cuda:x"}, "expected cpu, cuda, cuda:N, or auto"),
-        ({"device": "mps"}, "expected cpu, cuda, cuda:N, or auto"),
         ({"batch": 0}, "expected 1 or more prompts"),
     ],
 )

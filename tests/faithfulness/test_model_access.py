@@ -1,6 +1,5 @@
 """How edited chains are shown for every kind of strategy, and how the answers to them are read."""
 
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -108,28 +107,3 @@ def test_every_kind_of_marked_strategy_is_followed_through_its_edits(
     if strategy == "cot_free":  # the second call of a strategy of turns is its own next turn
         second = [m for m in sent if m[-1]["content"].startswith("Which of the labels is the answer, by what you have")]
         assert {tuple(message["role"] for message in m) for m in second} == {("system", "user", "assistant", "user")}
-
-
-def test_a_program_that_asks_more_than_the_answer_is_refused(endpoint: Endpoint, tmp_path: Path, monkeypatch) -> None:
-    folder = tmp_path / "content" / "prompts" / "thrice"
-    folder.mkdir(parents=True)
-    (folder / "strategy.yaml").write_text(
-        "schema: 1\ndescription: Three turns.\nmax_tokens: 64\nreasoning: {turn: think}\n"
-        "turns: [{name: think}, {name: parts}, {name: answer}]\n"
-    )
-    (folder / "think.user.j2").write_text("{{ story | join(' ') }} {{ question }}")
-    (folder / "parts.user.j2").write_text("Part {{ number }}?")
-    (folder / "answer.user.j2").write_text("So?")
-    (folder / "answer.schema.j2").write_text(
-        '{"type": "object", "properties": {"answer": {"enum": {{ choices | tojson }}}}, "required": ["answer"]}'
-    )
-    (folder / "program.py").write_text(
-        "def program(item, ask):\n"
-        "    first = ask('think')\n"
-        "    thoughts = yield first\n"
-        "    yield [ask('parts', number=n, after=(first, thoughts)) for n in range(2)]\n"
-        "    yield ask('answer', after=(first, thoughts))\n"
-    )
-    monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path / "content"))
-    with pytest.raises(tomserve.TomserveError, match="does not ask one turn for the answer"):
-        measured(endpoint, "thrice", "auto")

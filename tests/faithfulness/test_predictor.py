@@ -74,9 +74,7 @@ def test_letters_are_shown_where_the_model_saw_them() -> None:
     text = find_user_message(Strategy.load("letters_cot").turn(item).messages)[1]
     made = predictor_item(item, "So (B).", read_offered(item, text))
     assert "in the jar?\nA. tea\nB. salt\nC. unknown\nChoices: " in prompt(made)
-    for name in ("cot", "cot_free", "cot_zero_shot"):
-        assert read_offered(item, find_user_message(Strategy.load(name).turn(item).messages)[1]) == OfferedChoices(
-            item.choices
-        )
+    plain = find_user_message(Strategy.load("cot").turn(item).messages)[1]
+    assert read_offered(item, plain) == OfferedChoices(item.choices)
     hitom = find_user_message(Strategy.load("hitom_cot_reason_first").turn(item).messages)[1]
     assert read_offered(item, hitom) == OfferedChoices(("tea", "salt"), lettered=True)

@@ -122,10 +122,8 @@ def test_a_label_is_put_in_as_the_other_was_written() -> None:
     assert replace_label("It is an urn or urns, no RED BOX", "an urn", "red_box", boxes) == (
         "It is a red box or red boxes, no URN"
     )
-    assert replace_label("the old tin, Old Tin", "Old Tin", "red_box", boxes) == "the red box, red box"
     facts = ("unknown", "a film is on")
     assert replace_label("The answer is unknown.", "unknown", "a film is on", facts) == "The answer is a film is on."
-    assert replace_label("The answer is a film is on.", "a film is on", "unknown", facts) == "The answer is unknown."
     lettered = LetteredChoices(("red_box", "blue_box"))
     assert (
         replace_label("So option A, or (A) red_box", "red_box", "blue_box", lettered) == "So option B, or (B) blue_box"
@@ -149,12 +147,9 @@ def test_sentences_are_the_text_and_keep_their_numbers() -> None:
 @pytest.mark.parametrize(
     ("text", "other"),
     [
-        ("Ann does not know that yet.", "Ann doesn't know that yet."),
         ("Ann does not know that it moved.", "Ann is not aware that it moved."),
         ("Ann thinks about it; the thought is hers.", "Ann thinks about it; the thought is hers."),
         ("It isn't so, isn't it?", "It is not so, isn't it?"),
-        ("Because of that, because she left.", "Because of that, since she left."),
-        ("She believes in it. Thus, she believed it.", "She believes in it. Therefore, she thought it."),
         ("1. So, no.\n2. Hence, yes.", "1) Therefore, no.\n2) Therefore, yes."),
     ],
 )

@@ -85,19 +85,6 @@ def test_nothing_leaks_from_one_prompt_or_call_into_the_next(method: Method, dev
     assert np.array_equal(fresh.rerun(other, layers, states).logits, there.logits)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_pieces_are_put_together_in_the_order_of_the_rows(method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = tiny("llama")
-    backend = HfBackend(model, name="llama", method=method)
-    layers, states = moved(backend, PROMPT, 23)
-    whole = backend.rerun(PROMPT, layers, states)
-    for name, value in (("ROWS_CPU", 4), ("LENT_BYTES_CPU", 1), ("FEWEST_LENT", 4), ("TOKENS_CPU", 70)):
-        monkeypatch.setattr(model_module, name, value)
-    pieces = HfBackend(model, name="llama", method=method).rerun(PROMPT, layers, states)
-    assert np.abs(pieces.logits - whole.logits).max() < CLOSE
-    assert pieces.top.tolist() == whole.top.tolist()
-
-
 def test_blocks_below_the_replaced_one_are_not_computed_and_come_back() -> None:
     model = tiny("llama")
     backend = HfBackend(model, name="llama")

@@ -1,7 +1,6 @@
 """Loading a checkpoint: the one that is shipped, and what is refused."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,13 +50,6 @@ def test_the_model_that_is_shipped_is_read_and_moved(reference: LoadedCheckpoint
     full = whole.rerun(prompt, layers, states)
     assert np.abs(fast.logits - full.logits).max() < 1e-4
     assert fast.top.tolist() == full.top.tolist()
-
-
-def test_the_data_type_and_the_template_of_a_preset_are_taken(folder: Path) -> None:
-    checkpoint = replace(resolve_model(str(folder)), template="{{ messages[0].content }}!")
-    found = load_checkpoint(checkpoint, device="cpu", dtype="bfloat16", batch=2)
-    assert (found.backend.describe()["dtype"], found.backend.describe()["logits"]) == ("bfloat16", "float32")
-    assert found.tokenizer.apply_chat_template([{"role": "user", "content": "tea"}], tokenize=False) == "tea!"
 
 
 def test_a_gpu_that_there_is_not() -> None:

@@ -9,7 +9,6 @@ import torch
 from tests.helpers.tiny_models import CONFIGS, LAYERS, VOCABULARY, WIDTH, WINDOW, tiny
 from tomserve.causal.activations import Prompt
 from tomserve.causal.hf.model import HfBackend
-from tomserve.errors import MachineError
 
 LENGTHS = (21, 8, 14)
 BATCHED = 2e-5
@@ -71,15 +70,6 @@ def test_prompts_that_share_their_beginning_are_read_after_it_and_alike(name: st
         assert together.answers.top[row] == single.answers.top[0]
 
 
-def test_batches_change_neither_order_nor_number() -> None:
-    model, asked = tiny("llama"), prompts((5, 9, 5, 17, 3, 9, 12))
-    whole = HfBackend(model, name="llama", batch=7).run(asked)
-    for batch in (1, 2, 3):
-        found = HfBackend(model, name="llama", batch=batch).run(asked)
-        assert np.allclose(found.states, whole.states, atol=BATCHED)
-        assert found.answers.top.tolist() == whole.answers.top.tolist()
-
-
 def test_prompts_with_fewer_choices_have_no_logits_in_their_place() -> None:
     backend = HfBackend(tiny("llama"), name="llama")
     found = backend.run([Prompt((3, 4, 5), (7, 8)), Prompt((3, 4), (9, 10, 11))]).answers.logits
@@ -110,35 +100,6 @@ def test_a_model_whose_padding_would_be_read_is_run_in_batches_of_one_length(mon
     monkeypatch.setattr(backend, "_forward", lambda some: seen.append([len(one) for one in some]) or forward(some))
     backend.run(prompts((5, 9, 5, 9, 9, 3)))
     assert seen == [[9, 9, 9], [5, 5], [3]]
-
-
-def test_out_of_memory_halves_the_batch_until_a_single_prompt_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = HfBackend(tiny("llama"), name="llama", batch=4)
-    asked = prompts((5, 6, 7, 8, 9))
-    expected = backend.run(asked)
-    room, seen, forward = 2, list[int](), backend._forward
-
-    def small(some: Any) -> Any:
-        seen.append(len(some))
-        if len(some) > room:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return forward(some)
-
-    monkeypatch.setattr(backend, "_forward", small)
-    assert np.allclose(backend.run(asked).states, expected.states, atol=BATCHED)
-    assert seen == [4, 2, 2, 1]
-    room = 0
-    with pytest.raises(MachineError, match="single prompt"):
-        backend.run(asked)
-
-
-def test_the_description_is_fit_for_a_manifest() -> None:
-    model = tiny("gpt2")
-    told = HfBackend(model, name="ORG/gpt2", digest="sha256:0", revision="abc").describe()
-    expected = {"model": "ORG/gpt2", "architecture": "GPT2LMHeadModel", "parameters": model.num_parameters()}
-    expected |= {"dtype": "float32", "devices": ["cpu"], "reruns": "stacked"}
-    expected |= {"torch": torch.__version__, "digest": "sha256:0", "revision": "abc"}
-    assert {name: told[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize(
