@@ -571,6 +571,7 @@ ASKED = [
     ({"x-ratelimit-reset-requests": "20ms", "x-ratelimit-reset-tokens": "2s"}, 0.02),
     ({"ratelimit-reset": "30", "ratelimit-remaining": "0"}, 30.0),
     ({"x-ratelimit-reset-requests": "soon"}, None),
+    ({"x-ratelimit-reset-requests": "1" * 60_000 + "x"}, None),  # in no time
     ({}, None),
 ]  # fmt: skip
 

@@ -26,6 +26,7 @@ _KINDS = (
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
+_DURATION = re.compile(rf"(?:{_PART.pattern})+")
 _WORDS = re.compile(r"(?:try again|retry) (?:in|after) ((?:\d+(?:\.\d+)?(?:ms|[smhd])(?![a-z]))+)", re.IGNORECASE)
 _EPOCH = 1e9  # a number of seconds from this on is a time since 1970
 _EPOCH_MS = 1e11  # and from this on one in milliseconds
@@ -55,8 +56,8 @@ def parse_reset(header: str | None) -> float | None:
     if not header:
         return None
     header = header.strip().lower()
-    if (parts := _PART.findall(header)) and "".join(number + unit for number, unit in parts) == header:
-        return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if _DURATION.fullmatch(header):  # else thousands of digits would be looked through from each of them on
+        return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(header))
     if (seconds := parse_retry_after(header)) is None or seconds < _EPOCH:
         return seconds
     return max(0.0, (seconds / 1000 if seconds >= _EPOCH_MS else seconds) - time.time())

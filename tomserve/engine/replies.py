@@ -120,7 +120,7 @@ def describe_page(body: bytes) -> str | None:
         return None
     page = body[:20_000].decode("utf-8", "replace")
     title = _TITLE.search(page)
-    said = html.unescape(title[1] if title else re.sub("<[^>]*>", " ", page))
+    said = html.unescape(title[1] if title else re.sub("<[^<>]*>", " ", page))
     return f"a page of HTML, as a proxy or a login sends it: {' '.join(said.split())[:LONGEST_PAGE]!r}"
 
 
