@@ -368,7 +368,8 @@ def test_no_mutation_breaks_the_reader(text: str, edits: list[tuple[int, int, st
 
 def test_many_braces_are_no_answer_and_no_error() -> None:
     """Nor is nesting that is deeper than what orjson writes, which it reads."""
-    for text in ("{" * 100_000, "{}" * 50_000, '{"answer": ' + "[" * 400 + "]" * 400 + "}"):
+    digits = "0x" + "f" * 5000  # more than Python writes
+    for text in ("{" * 100_000, "{}" * 50_000, '{"answer": ' + "[" * 400 + "]" * 400 + "}", f"{{answer: {digits}}}"):
         assert read_reply(text, CHOICES).answer is None
 
 

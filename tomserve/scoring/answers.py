@@ -157,7 +157,8 @@ def _filled(data: dict[str, Any]) -> dict[str, Any]:
 def _json5(text: str) -> dict[str, Any] | None:
     try:
         data = pyjson5.decode(text)
-    except (pyjson5.Json5Exception, ValueError, OverflowError, RecursionError):
+        orjson.dumps(data)  # raises a TypeError for what no JSON holds, such as a number of thousands of digits
+    except (pyjson5.Json5Exception, TypeError, ValueError, OverflowError, RecursionError):
         return None
     return _filled(data) if isinstance(data, dict) else None
 
