@@ -56,6 +56,7 @@ def test_what_is_read_is_written_again_with_fields_nobody_knows_yet(tmp_path: Pa
         ({"model": None}, "model: expected a text; found nothing"),
         ({"benchmark": "left out"}, "benchmark: is missing; expected a text; restore the file"),
         ({"sampling": {"model": "other"}}, "sampling: model: tomserve sets this field of a request itself"),
+        ({"settings": {"search": [1]}}, "settings: search: expected the budget and the seed of a search"),
         (
             {"later": functools.reduce(lambda inner, _: [inner], range(220), 0)},
             "is nested too deeply",

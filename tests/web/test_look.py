@@ -104,6 +104,7 @@ MOMENT = datetime(2026, 3, 1, 10, 20, 30, tzinfo=UTC)
         (page_templates.rate, {None: "", 1234.5: "1,234.5 per second", 0.05: "3.0 per minute"}),
         (page_templates.moment, {"2026-03-01T10:20:30Z": "2026-03-01 10:20", "2026-03-01T10:20:30+02:00": "2026-03-01 08:20"}),
         (page_templates.moment, {"2026-03-01T10:20:30": "2026-03-01 10:20", "yesterday": "yesterday", "": "", None: ""}),
+        (page_templates.moment, {end: end for end in ("0001-01-01T00:00:00+12:00", "9999-12-31T23:59:59-12:00")}),
         (page_templates.read_moment, {"2026-03-01T10:20:30Z": MOMENT, None: None, 7: None, "": None, "x": None}),
     ],
 )  # fmt: skip

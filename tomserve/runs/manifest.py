@@ -300,6 +300,15 @@ class Manifest(ManifestPart):
             raise ValueError(f"{taken[0]}: tomserve sets this field of a request itself, and no run records it")
         return sampling
 
+    @pydantic.field_validator("settings")
+    @classmethod
+    def _check_search(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        if (search := settings.get("search")) is not None and not (
+            isinstance(search, dict) and all(type(search.get(name)) is int for name in ("budget", "seed"))
+        ):
+            raise ValueError("search: expected the budget and the seed of a search, two whole numbers")
+        return settings
+
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
         """Read the manifest of a run folder; None where there is none. Raises ConfigError that names the file, the
