@@ -135,6 +135,10 @@ def test_what_is_sent_is_bounded(app: FastAPI) -> None:
     assert person.get("/" + "x" * access.LONGEST_ADDRESS).status_code == 414
     many = {f"field{number}": "" for number in range(access.MOST_FIELDS + 1)}
     assert person.post("/logout", data=many).status_code in (400, 413)
+    part = b'--b\r\nContent-Disposition: form-data; name="csrf"\r\n\r\nx\r\n--b--\r\n'
+    for charset, status in (("UTF-8", 303), ("punycode", 415), ("undefined", 415)):
+        kind = {"Content-Type": f"multipart/form-data; boundary=b; charset={charset}"}
+        assert person.post("/logout", content=part, headers=kind, follow_redirects=False).status_code == status
 
 
 def test_every_response_has_the_headers_errors_and_static_files_too(app: FastAPI) -> None:
