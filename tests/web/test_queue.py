@@ -118,6 +118,16 @@ def test_paused_resumed_cancelled_and_tried_again(queue: Queue) -> None:
     assert job("a").wanted == "cancelled"
 
 
+def test_what_a_stranger_has_queued_sends_no_key_and_no_items_elsewhere(queue: Queue, monkeypatch) -> None:
+    monkeypatch.setenv("TOMSERVE_API_KEY", "sk-0123456789")
+    own = {"path": None, "benchmark": "perturbed", "key": "TOMSERVE_API_KEY"}
+    for name, url, fields in (("key", URL, own), ("items", "http://elsewhere.example/v1", {})):
+        queue.submit(experiment(url, run=name, **fields), ME)
+        put(name, state=State.PAUSED, seal="0" * 64)
+        with pytest.raises(NotAllowedError, match="has not made this experiment, which would send"):
+            queue.act("resume", name, ME)
+
+
 REFUSED = {
     State.QUEUED: "resume retry",
     State.WAITING: "resume retry",

@@ -13,11 +13,13 @@ import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from tomserve import benchmarks, content, variants
 from tomserve.content import files
 from tomserve.content.paths import absolute_runs_root, runs_root, state_root
 from tomserve.engine.addresses import normalize_url
+from tomserve.engine.network import is_loopback
 from tomserve.engine.records import utc_now
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, NotAllowedError, one_of
 from tomserve.runs import planning
@@ -147,13 +149,17 @@ def check_key(name: str, urls: Sequence[str], settings: Settings) -> None:
         raise NotAllowedError(f"key: {name} may only be sent to {bound}")
 
 
-def check_foreign_key(experiment: Experiment, settings: Settings) -> None:
-    """Raise NotAllowedError where an experiment that this workbench has not made, as its seal says, names a key, and an
-    address that whoever runs the workbench has not bound it to: a stranger has chosen where it goes."""
+def check_foreign(experiment: Experiment, settings: Settings) -> None:
+    """Raise NotAllowedError where an experiment that this workbench has not made, as its seal says, would send a key to
+    an address that whoever runs the workbench has not bound it to, or a file of items to another machine: a stranger
+    has chosen what goes where."""
     key = experiment.key
-    if key is not None and experiment.base_url and not dict(settings.keys).get(key):
+    elsewhere = [url for url in experiment.base_url if not is_loopback(urlsplit(url).hostname or "")]
+    sent = [("key", key)] if key is not None and experiment.base_url and not dict(settings.keys).get(key) else []
+    sent += [("path", f"the items of {experiment.path}")] if experiment.path is not None and elsewhere else []
+    for field, what in sent:
         raise NotAllowedError(
-            f"key: this workbench has not made this experiment, which would send {key} to "
+            f"{field}: this workbench has not made this experiment, which would send {what} to "
             f"{', '.join(experiment.base_url)}; start it anew as a new experiment if you want that"
         )
 
@@ -351,7 +357,7 @@ class Queue:
             )
         admitted = check_experiment(evaluate.read_experiment(path), person, self.register, self._settings)
         if not is_sealed(line.name, path, job.seal):
-            check_foreign_key(admitted, self._settings)
+            check_foreign(admitted, self._settings)
         with files.open_for_reading(path) as file:
             mark = seal(line.name, file.read())
         return job.model_copy(update={"seal": mark, "group": group_of(admitted)})
