@@ -69,10 +69,12 @@ class Conductor:
         with self._lock:
             return dict(self._tasks)
 
-    def began(self, number: int, node: str) -> None:
+    def began(self, number: int, node: str) -> bool:
+        """Note where a task runs; returns whether it is still wanted."""
         with self._lock:
             restarts = self._tasks[number].restarts
             self._tasks[number] = Task(RUNNING, node, 0 if restarts is None else restarts + 1)
+            return not self._cancelled
 
     def cancel(self) -> None:
         """End all tasks, those that run by SIGTERM to their `tomserve work`."""
@@ -149,7 +151,8 @@ def run_part(name: str, folder: str, number: int, demand: TaskDemand) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # by which Ray cancels a task
     node, place = socket.gethostname(), Path(folder)
     conductor = ray.get_actor(name, namespace=NAMESPACE)
-    ray.get(conductor.began.remote(number, node))
+    if not ray.get(conductor.began.remote(number, node)):  # cancelled before this process heard that signal
+        raise KeyboardInterrupt
     if not (place / FILE).exists():
         raise MachineError(
             f"{node} does not see {place / FILE}; the parts have to lie in a folder that all nodes see by the same path"
