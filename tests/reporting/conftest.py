@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.browsing import Watched
-from tests.helpers.examples import copied_example, shortened
+from tests.helpers.examples import copied_example
 from tests.helpers.reports import hitom_run, hostile_run, sampled_run, talking_run, varied_run
 from tomserve.reporting.html.report import report_html, write_report
 
@@ -33,16 +33,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
     journal = folder / "second/responses.jsonl"
     journal.write_text(journal.read_text().replace(r"\"socks\"", r"\"unknown\""))
     return write_report([str(folder / "example"), str(folder / "second")], folder / "r.html", labels=["second=second"])
-
-
-@pytest.fixture(scope="session")
-def six(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of six models, which are half of the committed run under six names."""
-    folder = tmp_path_factory.mktemp("six")
-    shortened(copied_example(folder), 88)
-    names = [f"model-{number}" for number in range(6)]
-    runs = [str(shutil.copytree(folder / "example", folder / name)) for name in names]
-    return write_report(runs, folder / "r.html", labels=[f"{name}={name}" for name in names])
 
 
 @pytest.fixture(scope="session")

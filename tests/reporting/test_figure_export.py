@@ -3,7 +3,6 @@ for tests/docs/test_gallery.py."""
 
 import base64
 import io
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from tests.helpers.papers import alike, compiled, fonts, of_pdf, shown, size, te
 from tomserve.reporting import figure_export
 from tomserve.reporting.figure_export import INCHES, LEAST, font_style, missing_letters, write_figures
 from tomserve.reporting.html import figures as html_figures
-from tomserve.reporting.html.charts import Cell, Line, Picture, Point, heat_map, points, side_by_side
+from tomserve.reporting.html.charts import Line, Picture, Point, points
 from tomserve.scoring.table import write_scores
 from tomserve.studies import Figure, Panel, Section
 
@@ -38,14 +37,6 @@ def figure(name: str, *charts: Any, title: str = "A title", caption: str = "What
 def dots(series: Sequence[str] = ("one", "two"), rows: Sequence[str] = ("first", "second")) -> Any:
     marks = [Point(row, name, 1.0, 0.9, 1.0) for row in rows for name in series]
     return points(marks, rows, series, (0, 1), [Line(0.5, "half")], "share")
-
-
-def maps(columns: int, name: str = "model") -> Any:
-    names = [f"{name} {place}" for place in range(columns)]
-    cells = [Cell(row, column, 0.25, "words") for row in ("some class", "another class") for column in names]
-    return side_by_side(
-        [heat_map(cells, ["some class", "another class"], names, "a strategy", names=not n) for n in range(2)]
-    )
 
 
 def wide(svg: Path) -> float:
@@ -125,36 +116,6 @@ def test_every_figure_has_its_caption_and_latex_sets_them_all(printed: Path) -> 
             (folder / "figures.tex").read_text().index(f"{{{name}.pdf}}")
 
 
-# How a chart is made to fit
-
-
-def test_a_legend_of_long_names_takes_more_lines_rather_than_smaller_letters(tmp_path: Path) -> None:
-    names = [f"{number} a strategy of a long name" for number in range(4)]
-    (found,) = write_figures([figure("dots", dots(names))], tmp_path, ["svg"], 1)
-    assert found.letters == figure_export.POINTS
-    assert not list(found.doubts())
-
-
-def test_maps_get_narrower_before_letters_get_smaller(tmp_path: Path) -> None:
-    (few,) = write_figures([figure("few", maps(2))], tmp_path, ["svg"], 1)
-    assert few.letters >= LEAST
-    (many,) = write_figures([figure("many", maps(9))], tmp_path, ["svg"], 1)
-    assert wide(tmp_path / "many.svg") <= 72 * INCHES[1] + 0.01
-    assert many.letters < LEAST
-    assert smallest(tmp_path / "many.svg") == pytest.approx(many.letters, rel=0.1)
-    (doubt,) = many.doubts()
-    assert re.match(r"many: is so wide that its letters have \d\.\d points; .*--columns 2", doubt)
-    assert not [*write_figures([figure("many", maps(6))], tmp_path, ["svg"], 2)[0].doubts()]
-
-
-def test_letters_of_other_scripts_are_told(tmp_path: Path) -> None:
-    (found,) = write_figures([figure("dots", dots(["汉字", "Ωμ"]))], tmp_path, ["pdf", "svg"], 1)
-    assert found.lacking == "字汉"
-    (doubt,) = found.doubts()
-    assert "字 (U+5B57) 汉 (U+6C49)" in doubt
-    assert "--label" in doubt
-
-
 # Files
 
 
@@ -163,21 +124,6 @@ def test_figures_of_like_names_do_not_take_each_others_place(tmp_path: Path) -> 
     found = write_figures([figure(name, dots()) for name in names], tmp_path / "out", ["svg"], 1)
     assert [one.name for one in found] == ["a-b", "a-b-2", "A-b-3", "up", "figure", "figure-2"]
     assert sorted(one.name for one in tmp_path.iterdir()) == ["out"]
-
-
-def test_a_study_without_pictures_writes_nothing(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
-        "import polars as pl\nfrom tomserve.studies import Study\n"
-        "STUDY = Study(name='mine', tables=lambda scores, intervals: {'t': pl.DataFrame({'a': [1]})},\n"
-        "              figures=lambda tables, context: ())\n"
-    )
-    copied_example(tmp_path)
-    done = refuses(
-        cli("figures", tmp_path / "example", "--study", tmp_path / "mine.py", "--out", tmp_path / "out"),
-        "no figure that can be drawn",
-    )
-    assert "Traceback" not in done.err
-    assert not (tmp_path / "out").exists()
 
 
 def test_what_cannot_be_drawn_is_said(cli: Cli, tmp_path: Path) -> None:
@@ -201,11 +147,7 @@ def test_nothing_of_a_run_and_nothing_that_is_read_is_overwritten(cli: Cli, tmp_
 def test_a_folder_that_cannot_be_written_is_told(cli: Cli, tmp_path: Path) -> None:
     run = copied_example(tmp_path)
     (tmp_path / "file").write_text("kept")
-    places = [tmp_path / "file", tmp_path / "file/below"]
-    if os.getuid():
-        (tmp_path / "closed").mkdir(mode=0o500)
-        places.append(tmp_path / "closed")
-    for place in places:
+    for place in (tmp_path / "file", tmp_path / "file/below"):
         done = refuses(cli("figures", run, "--study", "accuracy", "--out", place), "choose another --out")
         assert len(done.err.strip().splitlines()) == 1
     assert (tmp_path / "file").read_text() == "kept"
@@ -224,11 +166,3 @@ def test_letters_that_the_font_does_not_have_are_named_and_take_nothing_from_the
     assert missing_letters("aZ≤≰字汉😀") == "≰字汉😀"
     assert set(program(font_style("aZ≤≰字")).getBestCmap()) >= {ord(one) for one in "aZ≤"}
     assert not font_style("汉字")
-
-
-def test_the_font_holds_no_more_than_what_is_written_and_may_be_embedded() -> None:
-    font = program(font_style("abc"))
-    assert len(font.getGlyphOrder()) == 4
-    assert font["OS/2"].fsType == 0
-    assert "Liberation" in str(font["name"].getDebugName(1) or font["name"].getDebugName(6))
-    assert len(font_style("abc")) < 6000

@@ -9,13 +9,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.conftest import ROOT
 from tests.helpers.every_study import every, score_table
 from tests.helpers.papers import Compiled, compiled, text
 from tomserve.reporting import tables as writing
 from tomserve.reporting.latex import escape
-from tomserve.runs.scores import load_scores
-from tomserve.studies import Layout, comparison, compute
+from tomserve.studies import Layout, compute
 
 pytestmark = pytest.mark.system
 
@@ -64,28 +62,6 @@ def test_names_of_models_do_not_lead_off_the_page(tmp_path: Path) -> None:
     written(tables, tmp_path / "out", layouts={"laid": analysis.study.layouts["accuracy"]})
 
 
-def hostile(frame: pl.DataFrame) -> pl.DataFrame:
-    names = pl.concat_str(pl.lit(SIGNS), "item") + pl.lit(SCRIPTS) + pl.lit("0123456789" * 12)
-    return frame.with_columns(
-        item=names,
-        strategy=pl.col("strategy").replace({"cot": SIGNS}),
-        answer=pl.when(pl.col("correct")).then(pl.lit(SCRIPTS)).otherwise(pl.lit("[a] * b" * 9)),
-    )
-
-
-def test_a_comparison_with_a_margin_compiles(tmp_path: Path) -> None:
-    scores = hostile(load_scores(str(ROOT / "runs/example"))).filter(pl.col("strategy") == "vanilla")
-    other = pl.int_range(pl.len()) % 7 == 0
-    turned = scores.with_columns(
-        correct=pl.col("correct") ^ other, answer=pl.when(other).then(pl.lit("_")).otherwise("answer")
-    )
-    for name, model, frame in (("a", SIGNS, scores), ("b", SCRIPTS, turned)):
-        frame.with_columns(model=pl.lit(model)).write_parquet(tmp_path / f"{name}.parquet")
-    found = comparison.compare(*(str(tmp_path / f"{name}.parquet") for name in "ab"), margin=0.05)
-    assert {"effects", "flips", "changes", "margins"} <= set(comparison.all_tables(found))
-    written(comparison.all_tables(found), tmp_path / "out", notes=comparison.comparison_notes(found))
-
-
 def test_what_is_printed_is_what_was_written(tmp_path: Path) -> None:
     frame = pl.DataFrame({"name": [SIGNS, "汉 --- ''x'' ``y`` ?`", "Đα≤é"], "n": [1.0, -0.5, float("inf")]})
     shown = text(written({"odd": frame}, tmp_path, notes={"odd": "100% of {all} \\ $5"}).pdf)
@@ -115,15 +91,6 @@ def test_a_table_of_any_length_breaks_between_pages(tmp_path: Path) -> None:
     assert shown.count("another") == 200
     assert shown.count("layer 99") == 2
     assert "part two" in shown, "each part says which it is"
-
-
-def test_an_ordinary_page_holds_the_tables_of_the_example(tmp_path: Path) -> None:
-    analysis = compute(load_scores(str(ROOT / "runs/example")), "perturbed")
-    layouts = analysis.study.layouts
-    texts = [writing.render(frame, "latex", layouts.get(name)) for name, frame in analysis.tables.items()]
-    head = "\\documentclass[10pt]{article}\\usepackage[utf8]{inputenc}\\usepackage{booktabs}\\parindent0pt"
-    (tmp_path / "paper.tex").write_text("\n".join([head, "\\begin{document}", *texts, "\\end{document}"]))
-    assert not compiled(tmp_path / "paper.tex").complaints()
 
 
 def test_every_letter_can_be_printed(tmp_path: Path) -> None:

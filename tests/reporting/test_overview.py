@@ -6,10 +6,9 @@ import polars as pl
 import pytest
 
 from tests.helpers.score_tables import scores
-from tomserve.reporting.overview import LINES, MORE, accuracy_bar, print_overview, show_overview
+from tomserve.reporting.overview import LINES, MORE, print_overview, show_overview
 from tomserve.reporting.table_layout import Terminal
-from tomserve.studies import Card, Excerpt, Study, Verdict, analyze, compute, overall_accuracy
-from tomserve.studies.presentation import Mark
+from tomserve.studies import Excerpt, analyze, compute, overall_accuracy
 
 
 def shown(print_it, width: int = 80) -> list[str]:
@@ -43,13 +42,6 @@ def test_it_fits_a_screen_and_says_what_it_leaves_out(models: int) -> None:
     assert any(" of 40 rows)" in line for line in lines) is (models < 6)
 
 
-def test_a_table_that_fits_whole_goes_before_part_of_another() -> None:
-    small = Excerpt("orders", pl.DataFrame({"order": ["1", "2", "overall"], "right": [0.5, 0.25, 0.4]}))
-    lines = shown(lambda screen: print_overview(arms(1), SAID[:1], [LONG, small], screen))
-    assert "orders" in [line.strip() for line in lines]
-    assert not any("class" in line or "overall" in line for line in lines), "all questions have a bar"
-
-
 def test_a_study_is_shown_by_its_own_table_and_what_was_asked_for() -> None:
     rows = scores()
     lines = shown(lambda screen: show_overview(compute(rows, "perturbed"), screen))
@@ -65,22 +57,6 @@ def test_the_row_of_all_questions_is_found_among_those_of_classes() -> None:
     assert whole["strategy"].to_list() == ["vanilla", "cot"]
     assert set(whole["subset"]) == {"all"}
     assert overall_accuracy({"headline": pl.DataFrame({"net": [0.5]})}).is_empty()
-
-
-def test_shares_of_a_measurement_have_bars_and_no_columns_of_answers() -> None:
-    marks = (Mark("behaviour", 0.5, 0.25, 0.75), Mark("stability", 1.0, None, None))
-    card = Card("How far?", "So far", "open", (), marks=marks)
-    made = lambda rows, way: {"layers": pl.DataFrame({"layer": ["b"]})}  # noqa: E731
-    study = Study(name="mine", tables=made, verdicts=lambda tables, context: [Verdict("m", ("score .5",), (card,))])
-    lines = shown(lambda screen: show_overview(compute(scores(), study), screen))
-    assert [line.split()[0] for line in lines[:3]] == ["m", "behaviour", "stability"]
-    assert (lines[1].split()[-3:], lines[2].split()[-1]) == (["50%", "[25,", "75]"], "100%")
-    assert lines[3:5] == ["- m: score .5", "- How far? So far."]
-
-
-def test_a_bar_without_interval_or_baseline() -> None:
-    assert accuracy_bar({"accuracy": 0.5, "ci_low": None}, 4).plain == "██··"
-    assert accuracy_bar({"accuracy": 1.0, "best_rule_accuracy": 1.0}, 4).plain == "███│"
 
 
 def test_signs_are_ascii_where_the_locale_has_no_others(monkeypatch: pytest.MonkeyPatch) -> None:

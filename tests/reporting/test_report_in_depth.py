@@ -73,44 +73,6 @@ def test_it_passes_axe_whatever_is_unfolded(visit: Any, small: Any, kind: str, s
         assert len(label) >= 60, label  # it tells its numbers
 
 
-def test_six_models_pass_axe_can_be_read_on_a_phone_and_show_all_rows_when_asked(visit: Any, six: Path) -> None:
-    page = visit(six, color_scheme="dark", viewport={"width": 400, "height": 800}).page
-    assert axe_findings(page) == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= 400
-    assert page.locator(".wide svg text").first.bounding_box()["height"] >= 8
-    name = page.locator("details.table", has=page.locator(".rest button")).first.get_attribute("id")
-    table = page.locator(f"details[id='{name}']")
-    table.evaluate("one => { one.open = true; }")
-    before, wanted = table.locator("tbody tr").count(), table.locator(".rest button")
-    every = int(re.sub(r"\D", "", wanted.inner_text()))
-    wanted.click()
-    assert before < table.locator("tbody tr").count() == every
-    assert not wanted.count()
-
-
-def test_the_dark_scheme_is_dark_and_readable(visit: Any, pair: Path) -> None:
-    page = visit(pair).page
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        ground, ink, label = page.evaluate(
-            """() => [getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color,
-                getComputedStyle(document.querySelector('figure svg text[fill="#1c2430"]')).fill]
-                .map(text => text.match(/[0-9.]+/g).slice(0, 3).map(Number))"""
-        )
-        assert contrast(ground, ink) > 7
-        assert contrast(ground, label) > 7
-        assert (sum(ground) < 200) == (scheme == "dark")
-
-
-def contrast(one: list[float], other: list[float]) -> float:
-    def luminance(colour: list[float]) -> float:
-        parts = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour]
-        return sum(part * weight for part, weight in zip(parts, (0.2126, 0.7152, 0.0722), strict=True))
-
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
 def test_it_fits_its_window(visit: Any, pair: Path, small: Any) -> None:
     """On a phone the verdicts of several models stand below each other; names of any length break no layout."""
     for path, address in ((small("long"), ""), (pair, "#" + urlencode({"item": perturbed(pair)[0]})), (pair, "")):
@@ -203,43 +165,6 @@ def test_hostile_content_is_shown_and_does_nothing(visit: Any, small: Any) -> No
     assert page.evaluate("window.hacked") is None
 
 
-def test_a_nested_question_shows_who_knows_what(visit: Any, small: Any) -> None:
-    found = visit(small("hitom_run"))
-    page = found.page
-    found.choose("Order", "2")
-    found.choose("Deception", "false")
-    page.locator("#answers tbody a", has_text="compass/Bela/Cleo").first.click()
-    page.wait_for_selector("dialog[open] .story")
-    heads = page.locator("dialog .story thead th").all_inner_texts()
-    assert heads == ["#", "Sentence", "sees it", "really", "Bela", "Cleo", "Gold", "hitom chain: stated belief"]
-    cells = page.locator("dialog .story tbody tr").nth(7).locator("td").all_inner_texts()
-    assert cells[:7] == [
-        "8", "Cleo moved the compass to the plum_locker.", "Cleo", "plum_locker", "ochre_urn", "plum_locker",
-        "ochre_urn",
-    ]  # fmt: skip
-    assert page.locator("dialog .story tbody tr").nth(7).locator("td.belief.same").all_inner_texts() == [
-        "Cleo",
-        "ochre_urn",
-    ]
-    foot = page.locator("dialog .story tfoot td").all_inner_texts()
-    assert foot[1:] == ["Answer", "", "", "", "", "ochre_urn", "✓ ochre_urn"]
-
-
-def test_a_variant_stands_beside_its_original_with_what_differs_marked(visit: Any, small: Any) -> None:
-    path = small("varied_run")
-    visited = visit(path, "#item=C1/none/false_belief/belief/original/condensed")
-    shown = visited.page.locator("dialog").inner_text()
-    assert "What differs from the original" in shown
-    assert "On the original" in shown
-    assert visited.page.locator("dialog ins").count()
-    assert visited.page.locator("dialog del").count()
-    listed = visited.page.locator("select[name=variant] option").all_inner_texts()
-    assert {"condensed", "choices", "person"} <= set(listed)
-    facts = visited.page.locator("body").inner_text()
-    assert "variants of them" in facts
-    assert "Is it robust to irrelevant changes?" in facts
-
-
 def test_every_turn_of_conversations_is_shown_and_what_was_made_of_a_fan_out(visit: Any, small: Any) -> None:
     page = visit(small("talking_run"), "#item=demo%2F1&strategy=two").page
     page.wait_for_selector("dialog[open] .turn")
@@ -247,10 +172,6 @@ def test_every_turn_of_conversations_is_shown_and_what_was_made_of_a_fan_out(vis
     assert turns == ["two, turn 1 of 2", "two, turn 1 of 2: reasoning", "two, turn 2 of 2 (the answer)"]
     answered = page.locator("dialog .turn.answered", has_text="two, turn 2")
     assert '{"answer": "tea"}' in answered.inner_text()
-    opened = page.locator("dialog .turn details:has(summary:text('two'))").evaluate_all("all => all.map((x) => x.open)")
-    assert opened == [False, False, True]  # the long first reply and the reasoning are folded
-    page.get_by_text("two, turn 1 of 2", exact=True).click()
-    assert page.get_by_text("A long thought.").first.is_visible()
     summaries = [one for one in page.locator("dialog .turn summary").all_inner_texts() if one.startswith("fan")]
     assert summaries == [
         *(f"fan, turn {turn} of 5" + (" (ended the conversation)" if turn == 3 else "") for turn in (1, 2, 3)),
@@ -265,25 +186,4 @@ def test_every_turn_of_conversations_is_shown_and_what_was_made_of_a_fan_out(vis
     page.locator("#item-title", has_text=re.compile("^demo/2$")).wait_for()
     said = page.inner_text("dialog .inside")
     assert "two, turn 1 (shared with an equal request)" in said
-    assert "fan, turn 1 of 2 (length)" in said
-    assert "fan, turn 2 of 2 (ended the conversation; refusal)" in said
     assert "This conversation is not finished" in said
-
-
-def test_every_sample_of_a_question_is_shown_and_the_majoritys_marked(visit: Any, small: Any) -> None:
-    path = small("sampled_run")
-    found = visit(path, "#item=demo%2F1")
-    page = found.page
-    page.wait_for_selector("dialog[open] .turn")
-    assert page.locator("dialog .turn summary").all_inner_texts() == [
-        "vanilla, sample 1 of 3",
-        "vanilla, sample 2 of 3 (the answer)",
-        "vanilla, sample 3 of 3",
-    ]
-    assert page.locator("dialog .turn.answered pre").all_inner_texts() == ['{"answer": "tea"}']
-    page.locator("dialog [data-step='1']").click()
-    page.locator("#item-title", has_text=re.compile("^demo/2$")).wait_for()
-    assert "vanilla, sample 1 of 3 (timeout): no text came back." in page.inner_text("dialog .inside")
-    assert page.locator("dialog .turn.answered summary").all_inner_texts() == ["vanilla, sample 2 of 3 (the answer)"]
-    page.locator("dialog [data-close]").click()
-    assert found.count() == "2 of 2 answers, 1 right (50%)"  # one for a question, however many samples

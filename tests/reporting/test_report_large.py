@@ -4,10 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pytest
 
 from tests.helpers.reports import talking_run
-from tomserve.reporting.html import item_browser, page, report
+from tomserve.reporting.html import item_browser, report
 from tomserve.reporting.html.item_browser import ItemSample
 from tomserve.studies import load_study
 
@@ -66,24 +65,6 @@ def test_items_without_versions_are_questions_by_themselves() -> None:
     found = choose(scores(10, 0).drop("swapped"), most=30)
     assert len(found.items) == 15
     assert "each with all its answers" in (found.said or "")
-
-
-@pytest.mark.system
-def test_a_page_says_that_it_holds_a_part(example: Path, whole: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        report, "sample_items", lambda scores, **kept: item_browser.sample_items(scores, **{**kept, "most": 100})
-    )
-    monkeypatch.setattr(page, "MOST", 5)
-    part = report.report_html([str(example)])
-    assert "This page holds" not in whole
-    assert "This page holds" in part
-    assert "of 352 answers" in part
-    assert len(part) < len(whole)
-    assert "The first 5 of " in part
-    assert '<span class="line">' in part or "<li>" in part
-    facts = "<dt>answers</dt><dd>352</dd>"
-    assert facts in whole
-    assert facts in part
 
 
 def test_a_page_holds_fewer_questions_where_each_has_many_replies(tmp_path: Path, monkeypatch) -> None:

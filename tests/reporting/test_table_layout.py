@@ -6,11 +6,10 @@ import io
 import polars as pl
 import pytest
 from rich.console import Console
-from rich.text import Text
 
 from tests.helpers.score_tables import scores
 from tomserve.reporting import tables
-from tomserve.reporting.table_layout import print_entry, print_prose, print_table
+from tomserve.reporting.table_layout import print_table
 from tomserve.reporting.tables import render, write_tables
 from tomserve.studies import Layout, Study, compute
 from tomserve.studies.presentation import Card, Excerpt, Verdict
@@ -40,14 +39,6 @@ def test_nothing_is_cut(width: int) -> None:
         assert part in text, part
 
 
-def test_a_table_that_fits_is_printed_as_it_stands() -> None:
-    lines = printed(effects(), 200)
-    assert lines[0].strip() == "effects"
-    assert lines[1].split() == effects().columns
-    assert "preposition_replacement" in "".join(lines)
-    assert "in every row" not in "".join(lines)
-
-
 def test_what_every_row_says_goes_to_the_title_where_room_is_short() -> None:
     lines = printed(effects(), 80)
     assert "effects (in every row: model reference)" in " ".join(line.strip() for line in lines[:2])
@@ -55,52 +46,10 @@ def test_what_every_row_says_goes_to_the_title_where_room_is_short() -> None:
     assert sum("False" in line for line in lines) == 2  # an answer of yes or no is a finding, and stays in its row
 
 
-@pytest.mark.parametrize("kinds", [["all", "1.1", "1.2"], ["1", "1", "2"], [1, 1, 2]])
-def test_rows_that_a_number_tells_apart_keep_it_in_every_block(kinds: list[object]) -> None:
-    """A type such as 1.1, or an order of belief, is what names a row where the names before it come again."""
-    named = {"task": ["all", "belief", "belief"], "kind": kinds}
-    rates = {f"rule_{place}_{'x' * 12}": [0.125, 0.25, 0.5] for place in range(8)}
-    lines = printed(pl.DataFrame({**named, **rates}), 80)
-    headings = [line for line in lines if line.startswith("task")]
-    assert len(headings) > 1
-    assert all(line.split()[:2] == ["task", "kind"] for line in headings)
-    assert max(map(len, lines)) <= 80
-
-
 def test_a_table_without_rows_has_its_headings() -> None:
     text = "".join(printed(effects().clear(), 40))
     assert "difference" in text
     assert "adjusted" in text
-
-
-def test_statistical_columns_are_explained_where_nobody_else_does() -> None:
-    """Once each, below all tables; a study's notes take the place of these sentences."""
-    plan = pl.DataFrame(
-        {"comparison": ["a"], "minimum_detectable_effect, SD 0.2": [0.1], "if all are affected, SD 0.2": [0.1]}
-    )
-    for notes, explained in ((None, True), ({"plan": "A note."}, False), ({}, False)):
-        console = Console(file=io.StringIO(), width=500, highlight=False)
-        tables.show_tables({"one": plan, "two": plan}, console, notes)
-        text = str(console.file.getvalue())  # type: ignore[attr-defined]
-        assert (text.count("minimum_detectable_effect, SD 0.2: the smallest true difference") == 1) is explained
-        assert (text.count("if all are affected, SD 0.2: the same if all classes") == 1) is explained
-        assert ("plan: A note." in text) is bool(notes)
-        assert "comparison:" not in text
-
-
-def test_rows_are_set_apart_before_a_name_is_broken() -> None:
-    """Rows of one value of the first column stand together, under a heading that says the value once."""
-    part = effects().drop("model", "robust", "p_adjusted")
-    frame = pl.concat(
-        [part.select(pl.lit(one).alias("subset of questions"), pl.all()) for one in ("all", "false_belief")]
-    )
-    frame = frame.with_columns(pl.Series("effect", ["-.39 [-.51, -.27]", "-.39 [-.51, .27]"] * 2))
-    lines = printed(frame, 80)
-    assert max(map(len, lines)) <= 80
-    heads = [place for place, line in enumerate(lines) if line.strip().startswith("subset of questions")]
-    assert [lines[place].strip() for place in heads] == ["subset of questions all", "subset of questions false_belief"]
-    assert sum("preposition_replacement" in line for line in lines) == 2
-    assert sum("-.39 [-.51, " in line for line in lines) == 4
 
 
 def test_a_table_that_nothing_helps_is_printed_in_blocks_that_repeat_the_names() -> None:
@@ -117,14 +66,6 @@ def test_a_table_that_nothing_helps_is_printed_in_blocks_that_repeat_the_names()
         for heading in frame.columns:
             words = heading.replace("_", "_ ").split()
             assert all(any(word in line for line in lines) for word in words), heading
-
-
-def test_an_interval_and_a_fraction_are_never_broken() -> None:
-    cells = ["14/112 and then some more words [-.08, .14]"] * 2
-    lines = printed(pl.DataFrame({"n": [1, 2], "told": cells, "model": ["Llama-3.3-70B-Instruct", "b"]}), 40)
-    assert max(map(len, lines)) <= 40
-    for whole in ("14/112", "[-.08, .14]", "Llama-3.3-70B-"):
-        assert any(whole in line for line in lines), whole
 
 
 def test_a_pipe_gets_every_row_in_one_line() -> None:
@@ -170,27 +111,6 @@ def test_verdicts_that_need_the_items_leave_the_tables_standing(tmp_path) -> Non
     assert "0.500" in text
 
 
-def test_an_entry_is_broken_behind_its_head_in_a_terminal_and_is_one_line_elsewhere() -> None:
-    for terminal in (True, False):
-        console = Console(file=io.StringIO(), width=30, force_terminal=terminal, color_system=None, highlight=False)
-        print_entry(Text("servers  "), "one here, another there and a third", console)
-        lines = str(console.file.getvalue()).splitlines()  # type: ignore[attr-defined]
-        if terminal:
-            assert lines[0].startswith("servers  one here")
-            assert all(line.startswith(" " * 9) and len(line) <= 30 for line in lines[1:])
-            assert len(lines) > 1
-        else:
-            assert lines == ["servers  one here, another there and a third"]
-
-
-def test_prose_hangs_below_its_first_line() -> None:
-    console = Console(file=io.StringIO(), width=20, highlight=False)
-    print_prose("- a sentence that takes lines", console, hanging=2)
-    lines = str(console.file.getvalue()).splitlines()  # type: ignore[attr-defined]
-    assert lines[0].startswith("- a")
-    assert all(line.startswith("  ") and len(line) <= 20 for line in lines[1:])
-
-
 def test_no_number_is_lost_where_a_table_is_set_apart() -> None:
     numbers = {f"a_long_name_{number}": [number + 0.25, -number - 0.5] for number in range(29)}
     text = render(pl.DataFrame({"class": ["first_of_all", "second"], **numbers}), "latex")
@@ -217,18 +137,3 @@ def test_a_table_without_rows_is_a_word(tmp_path) -> None:
     assert render(frame, "latex") == "% This table has no rows and is left out.\n"
     write_tables({"empty": frame}, tmp_path, "latex")
     assert "tabular" not in (tmp_path / "empty.tex").read_text()
-
-
-def test_columns_without_values_are_left_out_with_a_word() -> None:
-    text = render(pl.DataFrame({"a": [1], "b": [None]}), "latex")
-    assert text.startswith("% left out, as nothing is in them: b\n\n\\begin{tabular}{r}")
-
-
-def test_of_a_row_that_stands_twice_the_first_is_shown() -> None:
-    row = {"subset": "all", "model": "m", "strategy": "s", "class": "overall", "low": 0.0, "high": 1.0}
-    text = render(
-        pl.DataFrame([{**row, "x": 0.3}, {**row, "x": 0.4}]), "latex", Layout("x", ("low", "high"), "class", "subset")
-    )
-    assert "0.300" in text
-    assert "0.400" not in text
-    assert r"\textbf" not in text, "of one value none is the best"
