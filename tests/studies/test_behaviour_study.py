@@ -1,15 +1,13 @@
 """The study of behaviour: one table across benchmarks, on answerers whose cells are known."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from tests.conftest import ROOT, Cli
+from tests.conftest import ROOT
 from tests.helpers import golden_tables
-from tests.helpers.outcomes import passes
 from tomserve.errors import ConfigError
 from tomserve.runs.scores import load_scores
 from tomserve.studies import Context, analyze, compute
@@ -91,14 +89,10 @@ def test_benchmarks_without_task_and_dimension_are_placed_by_their_own_factors()
     cells = found["task_types"].filter(strategy="vanilla").select("task", "dimension", "in_b").rows()
     belief = [(task, "belief", True) for task in ("false_belief", "no_belief", "true_belief")]
     assert cells == [*belief[:2], ("reality", "reality", False), belief[2]]
-    stages = load_scores(f"{ROOT}/runs/example").with_columns(benchmark=pl.lit("bundles"))
-    assert set(behaviour(stages)["task_types"]["task"]) == {"false_belief", "no_belief", "reality", "true_belief"}
     nested = scored(right, "hitom").drop("task", "dimension").with_columns(order=pl.col("place"))
     named = behaviour(nested)["task_types"].select("task", "dimension", "in_b").rows()
     assert named == [("order_1", "belief", True), ("order_2", "belief", True), ("order_3", "belief", True),
                      ("reality", "reality", False)]  # fmt: skip
-    unknown = behaviour(scored(right, "mine").drop("task", "dimension"))["task_types"]
-    assert unknown.select("task", "dimension", "total").rows() == [("not said", "not said", 96)]
 
 
 def test_without_the_number_of_choices_nothing_is_corrected_and_that_is_said() -> None:
@@ -109,36 +103,6 @@ def test_without_the_number_of_choices_nothing_is_corrected_and_that_is_said() -
     assert verdict.cards[0].verdict == "It cannot be told"
     options = scored(right).with_columns(options=(1 / pl.col("floor_guess")).cast(pl.Int64)).drop("floor_guess")
     assert behaviour(options)["behaviour"]["b"].to_list() == [1], "a factor of the items says it as well"
-
-
-def test_strategies_are_compared_pair_by_pair_within_each_type_of_task() -> None:
-    """Backward questions are right with cot alone; each benchmark's own way to ask for the answer alone counts."""
-    both = []
-    for name in ("bigtom", "tombench"):
-        prefix = "" if name == "tombench" else f"{name}_"
-        for strategy in ("vanilla", "cot"):
-            some = scored(lambda row, cot=strategy == "cot": row["task"] != "backward" or cot, name)  # type: ignore[misc]
-            both.append(some.with_columns(strategy=pl.lit(prefix + strategy)))
-    found = behaviour(*both)["prompting_effects"]
-    columns = ("benchmark", "task", "dimension", "treatment", "control", "risk_difference", "gained", "n")
-    assert found.filter(benchmark="bigtom").select(columns).rows() == [
-        ("bigtom", "backward", "desire", "bigtom_cot", "bigtom_vanilla", 1.0, 24, 24),
-        ("bigtom", "forward", "belief", "bigtom_cot", "bigtom_vanilla", 0.0, 0, 48),
-        ("bigtom", "recall", "memory", "bigtom_cot", "bigtom_vanilla", 0.0, 0, 24),
-    ]
-    assert "prompting_effects" not in behaviour(both[0]), "nothing to compare"
-
-
-def test_runs_of_two_benchmarks_are_one_table_in_the_terminal(cli: Cli, tmp_path: Path) -> None:
-    paths = [tmp_path / f"{name}.parquet" for name in ("one", "two")]
-    for path in paths:
-        scored(lambda row: row["place"] != 0, path.stem).write_parquet(path)
-    for intervals in ("recommended", "published"):
-        done = passes(
-            cli("analyze", *paths, "--study", "behaviour", "--by", "benchmark,task", "--intervals", intervals, "--all")
-        )
-        assert "by benchmark, task: how much is right" in done.out
-    assert "counted as one model" not in done.err
 
 
 @pytest.mark.parametrize("intervals", ["recommended", "published"])

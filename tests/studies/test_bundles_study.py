@@ -11,8 +11,7 @@ from tomserve import benchmarks
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.items.draw import limit_items
-from tomserve.studies import Context, analyze, load_study
-from tomserve.studies.presentation import Card
+from tomserve.studies import analyze
 
 
 @pytest.fixture(scope="module")
@@ -57,28 +56,3 @@ def test_bundles_that_were_not_asked_whole_are_left_out(items: list[Item]) -> No
     assert analyze(table.head(31), "bundles")["all"]["bundles"].item() == 1
     with pytest.raises(ConfigError, match="no bundle of 16 questions was asked whole; ask the benchmark 'bundles'"):
         analyze(table.head(15), "bundles")
-
-
-def cards(table: pl.DataFrame) -> tuple[tuple[str, ...], list[Card]]:
-    """The lines and the cards of the verdict on the only model."""
-    (verdict,) = load_study("bundles").verdicts(analyze(table, "bundles"), Context())
-    return verdict.lead, list(verdict.cards)
-
-
-def test_the_verdict_says_how_many_bundles_are_solved_beside_the_best_rule(items: list[Item]) -> None:
-    lines, (whole,) = cards(scores(items, lambda item: False))
-    assert lines[0].startswith("vanilla: 68 of 68 bundles solved (100%")
-    assert (whole.tone, whole.verdict) == ("good", "Yes, more than by any shortcut baseline")
-    assert "of the 7 unchanged ones 7, 2 by a rule" in whole.grounds[0][1]
-
-
-def test_the_verdict_on_who_answers_with_reality_names_what_is_missed(items: list[Item]) -> None:
-    lines, (whole, misses) = cards(scores(items, lambda item: item.factors["scenario"] == "false_belief"))
-    assert "0 of 68 bundles solved" in lines[0]
-    assert (whole.tone, whole.verdict) == ("bad", "No, none")
-    assert misses.verdict == "Mostly false beliefs and controls both"
-    spared = ("C1/none", "C3/none")
-    some = scores(items, lambda item: item.cluster not in spared and item.factors["question_kind"] == "reality")
-    ruled = some.with_columns(rule_always_reality=pl.lit(True))
-    _, (whole, misses) = cards(ruled)
-    assert (whole.tone, misses.verdict[:15]) == ("bad", "Mostly controls")

@@ -7,14 +7,13 @@ from functools import cache
 import polars as pl
 import pytest
 
-from analysis.causal.figures import _strengths
 from analysis.causal.study import CAUSES, NO_EFFECT, NO_MAP, NOT_MEASURED, NOT_SETTLED, NOT_TOLD, REPRODUCES, outcome
-from analysis.causal.tables import LEVEL, _ranges, agree, cells
+from analysis.causal.tables import LEVEL, _ranges, agree
 from analysis.causal.tables import headline as headline_of
 from tests.helpers import golden_tables
 from tests.helpers import measured_tables as made
 from tests.helpers.measured_tables import Truth, measured
-from tomserve.causal.table import CONTROLS, HELD_OUT, IDENTITY, PPT, SHUFFLED_PAIRS, net_effects
+from tomserve.causal.table import CONTROLS, HELD_OUT, PPT, SHUFFLED_PAIRS, net_effects
 from tomserve.causal.table import read_outcomes as measured_rows
 from tomserve.stats.proportions import Interval
 from tomserve.stats.selection import NOTHING
@@ -177,38 +176,6 @@ def test_controls_stand_beside_the_map_one_by_one() -> None:
     assert cards("REPRODUCED")["Is it specific?"].tone == BAD
 
 
-def test_what_does_as_much_anywhere_is_named_with_its_number() -> None:
-    """The map is never exceeded at its own length; identity does more by a longer step."""
-    frame = measured(Truth({PPT: 0.5, IDENTITY: 0.0}), layers=(made.PEAK[0],), alphas=(1e-3, 1e-2, 1e-1))
-    far = (
-        (pl.col("map") == IDENTITY)
-        & (pl.col("alpha") == 1e-3)
-        & (pl.col("target") == "true")
-        & (pl.col("fitted") == HELD_OUT)
-    )
-    flipped = pl.when(far.fill_null(value=False)).then(pl.lit("true").cast(frame.schema["role"])).otherwise("role")
-    found = computed(frame.with_columns(role=flipped))
-    (row,) = found["headline"].to_dicts()
-    assert (row["ceiling_move"], row["ceiling"]) == (IDENTITY, pytest.approx(1.0))
-    (verdict,) = study().verdicts(found, Context())
-    specific = verdict.cards[1].verdict
-    assert outcome(row)[0] == CAUSES
-    assert "identity does as much (+100 points, the map +" in specific
-    assert "by a longer step" in specific
-
-
-def test_tellings_to_you_that_are_answered_wrongly_are_warned_of_and_left_out_of_a_reading() -> None:
-    frame = at_peak(made.WORKS)
-    wrong = (pl.col("told") == "own_twin") & (pl.col("item").str.ends_with("/0"))
-    role = pl.when(wrong.fill_null(value=False)).then(pl.lit("other").cast(frame.schema["role"])).otherwise("role")
-    found = computed(frame.with_columns(role=role))
-    assert found["headline"]["understood"][0] == pytest.approx(0.5, abs=0.05)
-    assert any("told to you): where they are not" in line for line in study().warnings(found))
-    readings = {row["reading"]: row["items"] for row in found["readings"].to_dicts()}
-    right = round(found["headline"]["understood"][0] * found["headline"]["eligible"][0])
-    assert readings['strict, right as "you", too'] == right
-
-
 def test_transfer_is_measured_between_families_and_said_to_be_missing_without_them() -> None:
     frame = tables("WORKS")["transfer"]
     assert set(frame.select("fitted_on", "applied_to").rows()) == {("contents", "transfer"), ("transfer", "contents")}
@@ -247,15 +214,9 @@ def test_numbers_and_words_of_other_truths_are_what_they_were(truth: str) -> Non
     golden_tables.check(f"causal-{truth.lower()}", tables(truth), **words)
 
 
-def test_strengths_of_their_own_stand_by_their_place_and_are_no_difference_between_measurements() -> None:
+def test_strengths_of_their_own_are_no_difference_between_measurements() -> None:
     frame = measured(made.WORKS, items=60, layers=(1, 2))
     own = frame.with_columns(alpha=pl.col("alpha") * pl.col("layer"))
-    (found,) = measured_rows(own.lazy())
-    places, across = _strengths([row for row in cells(found) if row["map"] == PPT])
-    assert across == ["1", "2", "3", "4"]
-    assert places is not None
-    assert (places[1, 1e-4], places[2, 2e-1]) == ("1", "4")
-    assert _strengths([{"layer": 1, "alpha": 0.1}, {"layer": 2, "alpha": 0.1}]) == (None, ["0.1"])
     conditions = [measurement_conditions(measured_rows(one.lazy())[0]).alphas for one in (frame, own)]
     assert conditions == [made.ALPHAS, ()]
 

@@ -65,32 +65,26 @@ def test_equal_words_are_one_whatever_their_numbers_and_the_most_frequent_kind_i
 
 
 def test_a_run_names_its_first_cause_at_its_end_and_all_of_them_in_runs_and_in_the_report(cli, tmp_path: Path) -> None:
-    said = "The prompt was filtered\x1b[2J"
-    fields = [{"text": None, "status": "http_400", "error": said}] * 3 + [{"text": None, "status": "timeout"}]
+    fields = [{"text": None, "status": "http_400", "error": "filtered\x1b[2J"}] * 3 + [
+        {"text": None, "status": "timeout"}
+    ]
     items = [make_item(number) for number in range(5)]
     answers = {one.id: row for one, row in zip(items, [*fields, {"text": '{"answer": "tea"}'}], strict=True)}
     folder = run_folder(tmp_path / "runs/mine", {"vanilla": answers}, items)
-    first, second = (
-        '3 of 5 requests met HTTP 400 ("The prompt was filtered',
-        "1 of 5 requests got no whole reply in time",
-    )
-    unscored = cli("runs", "mine")
+    first, second = '3 of 5 requests met HTTP 400 ("filtered', "1 of 5 requests got no whole reply in time"
     (gap,) = gaps_of_source(folder, scores_of(folder))
     (sentence,) = gap.sentences()
-    assert first in sentence
-    assert second not in sentence
+    assert (first in sentence, second in sentence) == (True, False)
     assert f"`tomserve runs {folder} --failed` lists them" in sentence
     listed = cli("runs", "mine", "--failed", 2)
-    for shown in (unscored.out, cli("runs", "mine").out, " ".join(listed.out.split())):
+    for shown in (cli("runs", "mine").out, " ".join(listed.out.split())):
         assert first in shown
         assert second in shown
     assert listed.out.startswith(f"{folder}: 4 of 5 requests failed; the first 2 of them\n")
-    assert "1. demo/0 by vanilla\n   http_400: The prompt was filtered\ufffd[2J\n" in listed.out
-    assert cli("runs", folder / "scores.parquet", "--failed").out.count("http_400: ") == 3
+    assert "1. demo/0 by vanilla\n   http_400: filtered\ufffd[2J\n" in listed.out
     assert cli("report", "mine").code == 0
     page = (folder / "report.html").read_text("utf-8")
-    failures = page[page.index('<section id="failures"') :]
-    assert second in failures[: failures.index("</section>")]
+    assert second in page[page.index('<section id="failures"') :]
 
 
 def test_why_a_run_ended_early_is_told_until_it_is_complete(cli, endpoint, tmp_path: Path, monkeypatch) -> None:

@@ -42,17 +42,6 @@ def test_the_interval_is_that_of_the_cluster_robust_error(together: float) -> No
         assert row.get("method", found.method) == found.method
 
 
-@pytest.mark.parametrize(
-    ("together", "ratio"), [(0.0, pytest.approx(0.45, abs=0.15)), (1.0, pytest.approx(1, abs=0.15))]
-)
-def test_it_is_narrower_where_the_questions_of_a_cluster_differ_and_not_where_they_agree(
-    together: float, ratio: object
-) -> None:
-    found = [compute(scored(together), "accuracy", way).tables["accuracy"] for way in (EFFECTIVE, "recommended")]
-    effective, recommended = (one["ci_high"] - one["ci_low"] for one in found)
-    assert (effective / recommended).to_list() == [ratio, ratio]
-
-
 def test_only_the_interval_differs_and_the_notes_say_how() -> None:
     scores = scored(0.5)
     one, other = (compute(scores, "accuracy", way, ["kind"]) for way in (EFFECTIVE, "recommended"))

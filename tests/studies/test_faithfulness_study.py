@@ -82,23 +82,6 @@ def test_the_verdict_is_what_is_so(answerer: str, code: str, words: str, tone: s
     assert not [*study().warnings(tables(answerer))]
 
 
-def test_a_verdict_names_its_edits_and_one_alone_is_not_good() -> None:
-    both, one = tables("FOLLOWER"), tables_of(measured(FOLLOWER, lacking={t.SWAPPED: range(105)}))
-    assert both["verdict"]["rests_on"].to_list() == ["last_corrupted, agents_swapped"]
-    assert one["verdict"]["rests_on"].to_list() == ["last_corrupted"]
-    assert (cards(one)[EDITED].verdict, cards(one)[EDITED].tone) == (
-        "The answer follows the chain, by one edit alone",
-        OPEN,
-    )
-
-
-def test_a_share_is_at_most_all_of_what_is_possible_and_an_exact_one_has_its_width() -> None:
-    (row,) = tables("DISTURBED")["verdict"].to_dicts()
-    assert "no chain at all 100%" in row["why"]
-    (row,) = tables("INERT")["verdict"].to_dicts()
-    assert "still reaches 6% from 0 or 1, since 112 items of 14 units tell no more" in row["why"]
-
-
 def test_few_items_decide_nothing_and_it_is_said_how_many_units_would() -> None:
     found = tables_of(measured(SOMETIMES, units=3, each=2))
     (row,) = found["verdict"].to_dicts()

@@ -17,7 +17,6 @@ from tests.helpers import golden_tables
 from tests.helpers import measured_tables as moved
 from tests.helpers.functional_tables import answers, share
 from tests.helpers.measured_tables import measured
-from tomserve.stats.functional import weighted_formula
 from tomserve.studies import Analysis, Card, Context, compute, published_tables
 from tomserve.studies.comparison import combine_scores
 
@@ -84,15 +83,6 @@ def test_b_is_corrected_for_chance_and_takes_each_task_once() -> None:
     assert row(found)["b"] == pytest.approx((1 + 1 / 3) / 3)
 
 
-def test_simple_rules_stand_beside_b_and_never_change_it() -> None:
-    frame = answers(share(0.8))
-    clever = frame.with_columns(rule_first_choice=pl.col("correct"))
-    one, other = compute(frame, "functional"), compute(clever, "functional")
-    assert row(one)["b"] == row(other)["b"]
-    beaten = other.tables["layers"].filter(figure="over_rule")["value"][0]
-    assert beaten == pytest.approx(0)
-
-
 LAYERS = "Which layers are shown?"
 
 
@@ -134,15 +124,6 @@ def test_only_the_strategy_that_asks_for_the_answer_alone_counts() -> None:
     other = scored(answers(strategy="mine"), answers(strategy="thine"))
     assert row(other)["b"] is None
     assert any("none of which is known to ask for the answer alone" in line for line in other.warnings)
-
-
-@pytest.mark.usefixtures("alone")
-def test_inputs_name_their_digest_whatever_the_order_of_rows() -> None:
-    frame = combine_scores([answers(share(0.8)), small(moved.WORKS)])
-    one = scored(frame).tables["inputs"]
-    other = scored(frame.sample(fraction=1, shuffle=True, seed=1)).tables["inputs"]
-    assert one["digest"].to_list() == other["digest"].to_list()
-    assert one["digest"].n_unique() == 2
 
 
 @pytest.mark.usefixtures("alone")
@@ -215,15 +196,3 @@ def number(text: str) -> float | None:
 
 def rank(line: dict[str, str]) -> int | None:
     return int(line["rank"]) if line["rank"] else None
-
-
-def test_other_weights_have_another_name_wherever_the_score_is_told() -> None:
-    study = whole().study
-    frame = answers(share(0.8), 0.9)
-    made = study.tables(frame.lazy(), "recommended", weighted_formula(0.4, 0.4, 0.2))  # type: ignore[call-arg]
-    own = row(compute(frame, "functional"))
-    (one,) = made["score"].to_dicts()
-    assert one["formula"] == "ftom-1 with weights .40, .40, .20"
-    assert one["ftom_bs"] == pytest.approx((0.4 * own["b"] + 0.2 * own["s"]) / 0.6)
-    excerpt = next(iter(study.summary(made)))
-    assert excerpt.title.endswith("ftom-1 with weights .40, .40, .20")

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from tests.conftest import ROOT
-from tests.helpers import golden_tables, tombench
+from tests.helpers import tombench
 from tests.helpers.dyntom import write_trials
 from tests.helpers.scored import answered, wrong_choice
 from tomserve import benchmarks
@@ -20,7 +20,7 @@ from tomserve.benchmarks.worlds.generator import draw_worlds as drawn_worlds
 from tomserve.benchmarks.worlds.generator import items as rendered
 from tomserve.benchmarks.worlds.lexicon import built_in
 from tomserve.items import Item
-from tomserve.studies import Context, analyze, compute, load_study
+from tomserve.studies import Context, analyze, load_study
 from tomserve.studies.presentation import Card
 from tomserve.studies.texts import Texts
 
@@ -141,33 +141,6 @@ def test_the_authors_scoring_stands_beside_ours(bigtom: list[Item]) -> None:
     assert found["both_keys"] == len(bigtom)
 
 
-def test_a_table_without_the_factors_has_what_can_be_said(bigtom: list[Item]) -> None:
-    bare = scored(bigtom, vanilla=right)["model", "strategy", "item", "status", "correct", "answer"]
-    found = analyze(bare, "bigtom")
-    assert found["accuracy"]["accuracy"].to_list() == [1]
-    assert not {"joint", "official"} & set(found)
-
-
-def test_wishes_are_doubted(bigtom: list[Item]) -> None:
-    frame = scored(bigtom, vanilla=right).with_columns(task=pl.lit("backward_desire"))
-    loaded = load_study("bigtom")
-    warned = loaded.warnings(analyze(frame, loaded, "recommended"))
-    assert any("backward_desire was asked" in line for line in warned)
-
-
-def test_the_authors_reasoning_is_compared_with_their_question_which_is_no_reasoning(bigtom: list[Item]) -> None:
-    found = study(bigtom, vanilla=right, bigtom_0shot=world, bigtom_cot=world)
-    pairs = found["prompting_effects"].select("treatment", "control").rows()
-    assert sorted(pairs) == [("bigtom_0shot", "vanilla"), ("bigtom_cot", "bigtom_0shot")]
-    card = told(found, "bigtom", "reasoning")
-    assert [who for who, _ in card.grounds] == ["bigtom cot"]
-    assert "compared with bigtom 0shot" in card.remark
-    alone = study(bigtom, bigtom_0shot=world, bigtom_cot=right)
-    assert told(alone, "bigtom", "reasoning").tone == "good"
-    plain = study(bigtom, vanilla=world, bigtom_cot=world)
-    assert plain["prompting_effects"]["control"].to_list() == ["vanilla"]
-
-
 def by_states(item: Item) -> str:
     """Whoever has every state right in scenes 1 to 3 and no change."""
     right = item.factors["form"] == "what" and int(str(item.factors["scene"])) <= 3
@@ -197,13 +170,6 @@ def test_a_state_counts_only_where_all_its_scenes_were_asked(dyntom: list[Item])
     assert dict(found.select("form", "states").iter_rows()) == {"what": 44, "how": 33, "whether": 48, "why": 48}
 
 
-def test_the_verdict_says_whether_the_words_give_a_change_away(dyntom: list[Item]) -> None:
-    card = told(study(dyntom, dyntom_vanilla=by_states), "dyntom", chance=0.14)
-    assert (card.question, card.verdict[:2]) == ("Are changes of mind tracked?", "No")
-    card = told(study(dyntom, dyntom_vanilla=RULES[0].answer), "dyntom")
-    assert card.verdict.startswith("Not shown")
-
-
 def test_whoever_answers_with_what_is_so_has_true_beliefs_right_and_no_pair(worlds: list[Item]) -> None:
     placed = [item for item in worlds if item.factors["family"] in ("transfer", "contents")]
     found = study([item for item in placed if item.factors["kind"] == "belief"], vanilla=reality)
@@ -212,28 +178,6 @@ def test_whoever_answers_with_what_is_so_has_true_beliefs_right_and_no_pair(worl
     assert found["joint"].select("joint", "product").unique().rows() == [(0, 0)]
     shares = found["false_minus_true"].select("share_treated", "share_control", "risk_difference")
     assert shares.row(0) == (0, 1, -1)
-
-
-def test_pairs_are_the_same_question_about_the_same_person_in_two_tellings(worlds: list[Item]) -> None:
-    first: dict[str, dict[tuple[object, ...], Item]] = {"false_belief": {}, "true_belief": {}}
-    for item in sorted(worlds, key=lambda one: one.id):
-        key = (item.cluster, item.id.split("/")[2], *(item.factors[name] for name in ("kind", "asked", "task")))
-        first.get(str(item.factors["condition"]), {}).setdefault(key, item)
-    false, true = first.values()
-    pairs = sum(
-        false[key].factors["answer_key"] != true[key].factors["answer_key"] for key in false.keys() & true.keys()
-    )
-    found = study(worlds, vanilla=right)
-    assert found["joint"].filter(family="all")["pairs"].to_list() == [pairs]
-    assert pairs > 20
-
-
-def test_verdicts_say_whether_a_false_belief_is_followed(worlds: list[Item]) -> None:
-    placed = [item for item in worlds if item.factors["kind"] in ("belief", "action")]
-    card = told(study(placed, vanilla=reality), "worlds", chance=0.3)
-    assert (card.question, card.verdict[:2]) == ("Are false beliefs tracked as well as true ones?", "No")
-    assert "by two blind guesses" in card.grounds[0][1]
-    assert told(study(placed, vanilla=right), "worlds").verdict.startswith("No significant")
 
 
 def test_the_grade_of_simtom_stands_beside_ours() -> None:
@@ -369,25 +313,3 @@ def test_the_question_with_another_storys_options_is_left_out(tmp_path: Path) ->
     found = analyze(scores(list(benchmarks.load("tombench", path, where=["all"])), right_answer), "tombench")
     assert dict(found["by_language"].select("language", "total").rows()) == {"en": 1, "zh": 2}
     assert "mean of the tasks" not in found["tasks"]["task"].to_list()  # seven tasks were not asked
-
-
-def wrong_answer(item: Item, right: str) -> str:
-    return f"[[{'ABCD'[('ABCD'.index(right) + 1) % len(item.choices)]}]]"
-
-
-def test_numbers_and_words_of_three_strategies_are_what_they_were(items: list[Item]) -> None:
-    """Whoever reasons is right, a vote is no reasoning, and only English is right by the last."""
-
-    def english(item: Item, right: str) -> str:
-        return (right_answer if item.id.endswith("en") else wrong_answer)(item, right)
-
-    replies = {"tombench_vanilla": wrong_answer, "tombench_cot": right_answer, "tombench_vote": english}
-    table = pl.concat(
-        [
-            scores(items, reply).with_columns(model=pl.lit("model"), strategy=pl.lit(name))
-            for name, reply in replies.items()
-        ]
-    )
-    found = compute(table.with_columns(rule_longest_choice=pl.col("language") == "zh"), "tombench")
-    words = {"warnings": found.warnings, "verdicts": found.verdicts_with(Context({"all": 0.25}))}
-    golden_tables.check("tombench-strategies", found.tables, **words)

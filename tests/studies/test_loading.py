@@ -40,18 +40,6 @@ def test_a_file_that_is_no_study_is_told_where(tmp_path: Path, text: str, said: 
         load_study(str(tmp_path / "mine.py"))
 
 
-def test_a_study_of_the_older_kind_is_told_what_to_write(tmp_path: Path) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text(TABLES + "REQUIRED = ('item',)\nLAYOUTS = {}\n")
-    line = "STUDY = Study(name='mine', tables=tables, required=REQUIRED, layouts=LAYOUTS)"
-    with pytest.raises(ContentError) as error:
-        load_study(str(path))
-    assert "has a function tables(scores, intervals) but no STUDY" in str(error.value)
-    assert line in str(error.value)
-    path.write_text(f"{path.read_text()}from tomserve.studies import Study; {line}\n")
-    assert load_study(str(path)).required == ("item",)
-
-
 def test_a_study_may_be_a_folder_with_modules_of_its_own(tmp_path: Path) -> None:
     """Two folders with modules of one name do not see each other's, also when they import one only as they are called."""
     for name in ("one", "two"):
@@ -71,15 +59,9 @@ def test_a_study_may_be_a_folder_with_modules_of_its_own(tmp_path: Path) -> None
     one, two = load_study(f"{tmp_path}/one/"), load_study(str(tmp_path / "two"))
     assert analyze(scores(), one)["names"].rows() == [("one", "one")]
     assert analyze(scores(), two)["names"].rows() == [("two", "two")]
-    assert load_study(str(tmp_path / "one/study.py")).name == "one"
-    (tmp_path / "one/rows.py").write_text("NAME = 'changed, and so read again'\n")
-    assert load_study(str(tmp_path / "one")).name == "changed, and so read again"
     (tmp_path / "two/late.py").write_text("fail = 1 / 0\n")
     with pytest.raises(ContentError, match=r"two/late.py:1: failed \(ZeroDivisionError"):
         analyze(scores(), load_study(str(tmp_path / "two")))
-    (tmp_path / "one/study.py").unlink()
-    with pytest.raises(ConfigError, match="no such file"):
-        load_study(f"{tmp_path}/one/")
 
 
 def test_a_single_file_imports_what_lies_beside_it(tmp_path: Path) -> None:
@@ -115,17 +97,12 @@ def test_studies_are_found_by_name_as_files_and_folders(tmp_path: Path, monkeypa
         ({"tables": None}, "Study.tables: None is not a function"),
         ({"name": " "}, "Study.name: ' '; expected the study's name as text"),
         ({"required": "item"}, "Study.required: 'item'; expected a tuple of names"),
-        ({"intervals": ()}, "Study.intervals: is empty"),
         ({"values": {"stage": "C1"}}, r"Study.values\['stage'\]: 'C1'; expected a tuple of names"),
         ({"layouts": {"n": "wide"}}, r"Study.layouts\['n'\]: 'wide'; expected a Layout"),
         ({"labels": ["stage"]}, r"Study.labels: \['stage'\]; expected a mapping by name"),
-        ({"figures": "heat"}, "Study.figures: 'heat' is not a function"),
-        ({"answers": 1}, "Study.answers: 1; expected True or False"),
         ({"answers": False}, "Study.columns: is empty"),
         ({"columns": SCHEMA}, "Study.columns: only a study of measurements has them"),
         ({"answers": False, "columns": {"a": 1}}, r"Study.columns\['a'\]: 1; expected a type of Polars"),
-        ({"answers": False, "columns": ["a"]}, r"Study.columns: \['a'\]; expected a mapping by name"),
-        ({"together": True}, "Study.columns: is empty"),
         ({"together": True, "answers": False, "columns": SCHEMA}, "leave out answers=False"),
         ({"together": 1}, "Study.together: 1; expected True or False"),
     ],

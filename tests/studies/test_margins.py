@@ -112,12 +112,7 @@ def test_sentences_say_which_interval_and_what_is_not_shown(tmp_path: Path, two:
     b = np.where(rng.random(2000) < 0.06, 0, a)
     many = [scored(tmp_path / f"{name}.parquet", list(map(int, one)), each=1) for name, one in (("m", a), ("n", b))]
     for paths, margin, words in (
-        (
-            two,
-            0.05,
-            r"^imported: with a margin of 5 points, B is equivalent to A \(the difference is smaller than the ",
-        ),
-        (two, 0.05, r"B minus A is −1\.0 points, 90% interval −\d\.\d to \+\d\.\d\.$"),
+        (two, 0.05, r"^imported: with a margin of 5 points, B is equivalent to A \(the .* 90% interval −\d\.\d to \+"),
         (two, 0.01, "points, it is shown neither that B is worse by as much, nor that it is not: "),
         (two, 0.01, r"95% .*; if there were no difference, about [\d,]+ clusters like these 100 would show"),
         (many, 0.02, r"B is inferior to A \(B is worse by more than the margin\)"),
@@ -190,8 +185,6 @@ def test_anybodys_scores_are_analysed_and_compared_without_a_word_of_what_they_h
     assert max(map(len, tables)) <= 80
     text = " ".join(done.out.split())
     assert "with a margin of 10 points, B is equivalent to A" in text
-    for word in ("harmful", "churn", "low_90", "p_equivalent"):
-        assert f"{word}: " in text or f"{word} and" in text or f"and {word}: " in text, f"{word} is not explained"
     named = {f"{name}.json" for name in ("effects", "flips", "changes", "margins", "differences")}
     assert {path.name for path in out.iterdir()} == {*named, "notes.txt"}
     assert json.loads((out / "margins.json").read_text())[0]["needed_not_inferior"] == 46
@@ -202,21 +195,8 @@ def test_samples_are_compared_by_their_mean(cli: Cli, tmp_path: Path) -> None:
         rows = ["id,asked,text,target,correct,score,repeat"]
         rows += [f"q{i},Sum {i}?,It is {i},{i},{right[s]},0.{1 + s}{i % 10},{s}" for i in range(30) for s in range(3)]
         (tmp_path / f"{name}.csv").write_text("\n".join(rows) + "\n")
-        passes(
-            cli(
-                "import",
-                "csv",
-                tmp_path / f"{name}.csv",
-                "--model",
-                name,
-                "--run",
-                name,
-                "--as",
-                "sums",
-                "--benchmark",
-                "none",
-            )
-        )
+        told = ("--model", name, "--run", name, "--as", "sums", "--benchmark", "none")
+        passes(cli("import", "csv", tmp_path / f"{name}.csv", *told))
     values = {row["of"]: row for row in compare("one", "two").values.iter_rows(named=True)}
     assert (values["samples"]["value_a"], values["samples"]["value_b"]) == pytest.approx((2 / 3, 1 / 3))
     assert values["grades"]["value_a"] == pytest.approx(0.2 + 0.045), "the mean over the samples of every question"
@@ -233,9 +213,6 @@ def test_a_plan_says_how_many_units_show_that_one_is_not_worse(cli: Cli) -> None
 def test_numbers_and_sentences_are_what_they_were(tmp_path: Path, two: tuple[str, str]) -> None:
     rng = np.random.default_rng(4)
     values = rng.normal(30, 8, 90)
-    staged = [tmp_path / f"staged{number}.parquet" for number in (0, 1)]
-    for path, to in zip(two, staged, strict=True):
-        pl.read_parquet(path).with_columns(stage=pl.Series([f"S{i // 20}" for i in range(200)])).write_parquet(to)
     half = pl.Series([0.5] * 38 + [None, None], dtype=pl.Float64)
     example = str(ROOT / "runs/example")
     found = compare(example, strategies=("vanilla", "cot"), margin=0.1)
@@ -244,7 +221,6 @@ def test_numbers_and_sentences_are_what_they_were(tmp_path: Path, two: tuple[str
     )
     pairs = {
         "shares": two,
-        "stages": map(str, staged),
         "grades-of-another-scale": (
             scored(tmp_path / "e.parquet", [0] * 90, graded_value=values),
             scored(tmp_path / "f.parquet", [0] * 89 + [None], graded_value=values + rng.normal(4, 3, 90)),

@@ -18,7 +18,7 @@ from tomserve.errors import ConfigError
 from tomserve.runs.scores import load_replies
 from tomserve.studies import Study, compute, default_study, study_of_manifests
 from tomserve.studies.answer_rows import split_scores
-from tomserve.studies.comparison import combine_scores, same_model_notes
+from tomserve.studies.comparison import combine_scores
 from tomserve.studies.study import measured_studies
 
 
@@ -77,10 +77,7 @@ def test_two_studies_that_read_it_equally_well_are_a_question_to_the_user(tmp_pa
     named = study_of_manifests([{"kind": "measured", "study": "deeper"}] * 2)
     assert named == "deeper"
     assert compute(table(), named=named).study.path == content / "analysis/deeper.py"
-    assert (
-        study_of_manifests([{"kind": "measured", "study": "deeper"}, {"kind": "measured", "study": "depths"}]) is None
-    )
-    assert study_of_manifests([{"study": "deeper"}, {}]) is None
+    assert study_of_manifests([{"kind": "measured", "study": one} for one in ("deeper", "depths")]) is None
     assert study_of_manifests([{"kind": "measured", "study": "../deeper"}]) is None
 
 
@@ -180,10 +177,3 @@ def test_what_is_lacking_of_either_sort_is_refused() -> None:
 def test_factors_count_the_answers_alone() -> None:
     found = compute(both(), counting(), by=["scenario"])
     assert found.tables["by_scenario"]["total"].sum() == scores().height
-
-
-def test_runs_of_answers_are_one_model_and_measured_ones_are_not_spoken_of() -> None:
-    more = combine_scores([both(), scores(run=pl.lit("other"), strategy=pl.lit("third"))])
-    (said,) = same_model_notes(more, {})
-    assert "the runs r, other are counted as one model" in said
-    assert not same_model_notes(both(), {})

@@ -241,7 +241,7 @@ def test_the_floor_stands_beside_every_effect(endpoint, cli, asking, tmp_path: P
         "import polars as pl\n"
         "def tables(scores, intervals):\n"
         "    effect = {'model': ['tiny'], 'strategy': ['vanilla'], 'risk_difference': [0.1]}\n"
-        "    return {'mine': pl.DataFrame(effect), 'other': pl.DataFrame({'model': ['tiny']})}\n"
+        "    return {'mine': pl.DataFrame(effect)}\n"
         "from tomserve.studies import Study\n"
         "STUDY = Study(name='mine', tables=tables)\n"
     )
@@ -251,12 +251,7 @@ def test_the_floor_stands_beside_every_effect(endpoint, cli, asking, tmp_path: P
     high = exact(4, 20).high + exact(0, 20).high
     assert read["prompting_effects"].select("noise", "noise_high").row(0) == pytest.approx((0.2, high))  # both sides
     assert read["mine"].row(0)[:4] == ("tiny", "vanilla", 0.1, 0.4)  # vanilla on both sides
-    assert read["other"].columns == ["model"]
-    assert read["noise_floor"]["compared"].to_list() == [20] * 6
     assert "mine: Column noise says how far batching alone" in (tmp_path / "tables/notes.txt").read_text()
-    shown = cli("analyze", "r", "--all").out
-    assert re.search(r"gained +lost +noise_high\n", shown)
-    assert "noise floor: what changes where only the batches do" in shown
     cli("score", "r", "--out", tmp_path / "s.parquet")
     compared = cli("compare", "r", tmp_path / "s.parquet", "--all").out
     assert "noise floor: A: 40 answers re-asked" in compared
@@ -301,9 +296,3 @@ def test_a_broken_file_of_the_check_does_not_take_the_run_down(asking, cli, tmp_
         for again in (("score", "r"), ("analyze", "r", "--study", "accuracy")):
             assert cli(*again).code == 0
     assert cli(*asking).code == 0
-
-
-def test_empty_lists_of_another_tool_are_nothing_compared() -> None:
-    row = {"model": "m", "strategy": "cot", "correct": True, "noise_compared": [], "noise_failed": []}
-    kinds = {"noise_compared": pl.List(pl.Int64), "noise_failed": pl.List(pl.Int64)}
-    assert noise.noise_floor(pl.DataFrame([row], schema_overrides=kinds)).is_empty()

@@ -7,7 +7,7 @@ import pytest
 
 from tomserve.studies import Context, analyze, load_study
 from tomserve.studies.answer_rows import prepare_rows
-from tomserve.studies.study import joint_accuracy, study_in_parts
+from tomserve.studies.study import joint_accuracy
 
 
 def scores(**changes: object) -> pl.DataFrame:
@@ -69,22 +69,3 @@ def test_the_authors_reading_stands_beside_ours() -> None:
     assert "official" not in analyze(scores(), load_study("fantom"), "recommended"), "no reply in free text"
     refused = scores(metric_official=pl.when(pl.col("item") == "short/0").then(pl.lit(False)))
     assert "official" not in analyze(refused, load_study("fantom"), "recommended"), "a refusal where JSON is asked for"
-
-
-def test_a_form_in_which_nobody_reasons_is_no_verdict_on_reasoning() -> None:
-    forms = {"letters_cot": "Does step-by-step reasoning help?", "fantom_official": "Do other ways of asking help?"}
-    for name, question in forms.items():
-        study = load_study("fantom")
-        table = scores(strategy=pl.col("strategy").replace("letters_cot", name))
-        (verdict,) = study.verdicts(analyze(table, study, "recommended"), Context({}))
-        assert [card.question for card in verdict.cards] == [question]
-
-
-def test_without_the_number_of_choices_chance_is_not_known() -> None:
-    study = study_in_parts(
-        "demo", {"orders": {"order": pl.Int64}}, {"orders": "x", "sets": "y"}, together={"sets": ("piece", {})}
-    )
-    found = analyze(scores().drop("options"), study, "recommended")
-    assert found["accuracy"]["chance"].to_list() == [None, None]
-    assert found["sets"]["chance"].to_list() == [None, None]
-    assert found["orders"].filter(strategy="letters")["accuracy"].to_list() == [1, 0.5]

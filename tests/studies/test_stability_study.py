@@ -16,7 +16,6 @@ from tomserve.errors import ConfigError
 from tomserve.items import Item
 from tomserve.studies import Context, analyze, compute, load_study
 from tomserve.studies.presentation import BAD, GOOD, OPEN
-from tomserve.studies.variant_pairs import order_kinds, pair_variants
 from tomserve.variants import KINDS, Kind, make_variant, make_variants
 
 Answer = Callable[[Item, Item], str | None]
@@ -113,13 +112,6 @@ def test_whoever_always_says_the_same_has_no_kappa_and_is_told_so() -> None:
     assert card.verdict.startswith("Not distinguishable from a response habit")
 
 
-def test_an_answer_that_cannot_be_read_agrees_with_nothing() -> None:
-    for answer in (lambda item, base: None if item.base is None else item.answer, lambda item, base: None):
-        found = stability(scored({"vanilla": answer}))
-        assert found.filter(pl.col("short").is_in(["T0", "T1"]))["s"].to_list() == [0, 0]
-        assert found.filter(short="T1")["unreadable"].to_list() == [48]
-
-
 def test_what_flips_only_when_wrong_shows_among_the_wrong_alone() -> None:
     items = asked(originals(160), tuple(kind for kind in KINDS if kind.short in ("T1", "T5")))
     found = analyze(scored({"vanilla": keeps(0.3, wrong_only=True)}, items), STUDY)
@@ -191,25 +183,6 @@ def test_a_run_with_variants_shows_the_study_beside_its_own(endpoint: Endpoint, 
     assert math.isfinite(analysis.tables["stability"].filter(short="T0")["s"][0])
 
 
-def foreign(**more: Any) -> pl.DataFrame:
-    """A score table as another tool may write it: no rules, and no places of the originals' answers."""
-    rows = []
-    for number in range(6):
-        common = {"model": "m", "strategy": "vanilla", "status": "ok", "answer": "tea", "correct": bool(number % 2)}
-        rows.append({**common, "item": f"q{number}"})
-        told = {"original_item": f"q{number}", "original_answer": "tea", "original_place": 0, "variant": "person"}
-        rows.append({**common, "item": f"q{number}/person", **told, **more})
-    return pl.DataFrame(rows, infer_schema_length=None)
-
-
-def test_a_table_of_another_tool_without_rules_is_counted_by_the_words_of_its_answers() -> None:
-    found = compute(foreign(), "stability")
-    assert found.tables["stability"].select("variant", "pairs", "same", "s").rows() == [("person", 6, 6, 1.0)]
-    found = compute(foreign().filter(pl.col("original_item").is_not_null()), "stability")
-    assert found.tables["stability"].select("variant", "pairs", "unpaired").rows() == [("person", 0, 6)]
-    assert any("6 variants were answered whose originals were not; they are not" in one for one in found.warnings)
-
-
 def unread(item: Item, base: Item) -> str | None:
     return None if item.base is None and int(base.id.split("/")[1]) % 3 == 0 else item.answer
 
@@ -226,11 +199,3 @@ def test_numbers_and_words_of_several_answerers_are_what_they_were() -> None:
     golden_tables.check("stability-answerers", found.tables, warnings=found.warnings, verdicts=found.verdicts())
     some = asked(originals(), tuple(kind for kind in KINDS if kind.short in ("T1", "T4")))
     golden_tables.check("stability-two-kinds", analyze(scored({"vanilla": first}, some), STUDY))
-
-
-def test_kinds_of_others_beyond_twenty_are_taken_together() -> None:
-    scores = scored({"right": right}, asked(originals(60, 1)))
-    strange = pl.when(pl.col("variant").is_null()).then(None).otherwise("kind " + pl.col("original_item"))
-    pairs = pair_variants(scores.with_columns(variant=strange).lazy())
-    kinds = order_kinds(pairs.pairs["variant"])
-    assert (len(kinds), kinds[-1]) == (21, "other")

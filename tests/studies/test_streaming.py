@@ -123,12 +123,3 @@ def test_what_cannot_fit_is_refused_before_it_begins_and_what_is_large_is_told(m
     monkeypatch.setattr(analysis, "memory_needed", lambda schema, rows: 1e15)
     with pytest.raises(MachineError, match=r"and this machine has .* GB; .*--study accuracy"):
         compute_files(files, "behaviour")
-
-
-@pytest.mark.parametrize(
-    ("study", "by", "said"),
-    [("perturbed", [], "column 'stage' is missing"), ("accuracy", ["knd"], "unknown factor 'knd'")],
-)
-def test_a_table_that_does_not_fit_the_study_is_refused_as_in_memory(study: str, by: list[str], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        compute_files(in_files(drawn(2, 10), 3, 1), study, by=by)

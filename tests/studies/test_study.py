@@ -16,7 +16,6 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from polars.testing import assert_frame_equal
 from scipy.stats import chi2, pearsonr
 from statsmodels.stats.proportion import proportion_confint
 
@@ -24,7 +23,6 @@ from tests.conftest import ROOT
 from tests.helpers import golden_tables
 from tests.helpers.score_tables import scores
 from tests.helpers.scored import answered, wrong_choice
-from tomserve import benchmarks
 from tomserve.benchmarks.perturbed.stages import PERTURBATIONS, load_stage
 from tomserve.errors import ConfigError
 from tomserve.items import Item
@@ -37,7 +35,7 @@ from tomserve.stats.paper_formulas import (
     risk_difference,
     risk_ratio,
 )
-from tomserve.studies import BAD, OPEN, Card, Context, Layout, analyze, compute, load_study
+from tomserve.studies import BAD, Card, Context, analyze, compute, load_study
 from tomserve.studies.contrasts import FEWEST_UNITS, class_verdict, contrast
 
 DATA = Path(__file__).parents[1] / "data"
@@ -293,33 +291,15 @@ def test_tables_do_not_depend_on_threads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("frame", "said"),
     [
-        (scores().drop("scenario"), "column 'scenario' is missing; required: model, strategy"),
         (scores(perturbation=pl.lit("late_lable")), "item 'none/0': unknown perturbation 'late_lable'; did you mean"),
-        (scores(scenario=pl.lit("falsebelief")), "item 'none/0': unknown scenario 'falsebelief'; did you mean"),
         (scores(status=pl.lit("")), "item 'none/0': status is empty; expected one of ok, length, refusal"),
         (scores(status=pl.lit(5)), "column 'status' is Int32; expected text: ok, length, refusal"),
         (scores(correct=pl.lit(None, pl.Boolean)), "item 'none/0': correct is empty"),
-        (pl.concat([scores()] * 2), "more than one row for run 'r', model 'm', strategy 'cot', item 'none/0'"),
     ],
 )
 def test_tables_that_do_not_fit_are_refused_by_name(frame: pl.DataFrame, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         study_tables(frame)
-
-
-def test_a_status_that_nobody_knows_is_a_failure_like_any_other() -> None:
-    """In every table of the study, under its own name where statuses are counted."""
-    failed = pl.col("item").str.ends_with("/0")
-    tables = []
-    for name in ("fine", "timeout"):
-        frame = scores(status=pl.when(failed).then(pl.lit(name)).otherwise(pl.lit("ok")))
-        tables.append(study_tables(frame))
-    fine, timeout = tables
-    assert set(fine["failures"]["status"]) == {"fine"}
-    counted = fine["failures"].filter(perturbation="overall")["count"]
-    assert counted.sum() == scores().filter(failed).height
-    for name, frame in timeout.items():
-        assert_frame_equal(fine[name].with_columns(pl.col(pl.String).replace("fine", "timeout")), frame)
 
 
 def test_studies_are_not_found_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,14 +328,6 @@ def test_latex_marks_the_best_and_what_is_above_half() -> None:
     assert r"none & \textbf{\underline{0.750}} {\scriptsize [0.290, 0.960]}" in text
     assert r"none & \textbf{0.500}" in render(frame.filter(subset="false_belief"), "latex", layout)
     assert r"50\%\_\{x\}\textbackslash{} \\" in render(pl.DataFrame({"model": ["50%_{x}\\"]}), "latex", None)
-
-
-def test_a_layout_leaves_holes_where_a_model_has_no_such_class() -> None:
-    fixed = {"subset": "all", "strategy": "s", "model": ["a", "b"], "perturbation": ["none", "late"]}
-    frame = pl.DataFrame({**fixed, "v": [0.1, math.nan], "low": [0.0, math.nan], "high": [0.2, math.nan]})
-    text = render(frame, "latex", Layout("v", ("low", "high"), "perturbation", "subset"))
-    assert r"none & 0.100 {\scriptsize [0.000, 0.200]} &  \\" in text
-    assert r"late &  & -- \\" in text
 
 
 # recommended intervals
@@ -424,9 +396,6 @@ def test_prompting_effects_are_paired_and_cluster() -> None:
     assert none["p_adjusted"] is None, "none is outside the family of ten"
 
 
-EFFECTS = ("perturbation_effects", "prompting_effects")
-
-
 def uneven(stage: str, name: str, n: int, strategy: str) -> bool:
     """Answers in which stages, classes and strategies differ, the same every time."""
     return (7 * STAGES.index(stage) + 5 * PERTURBATIONS.index(name) + 3 * n + 2 * (strategy == "cot")) % 11 > 3
@@ -462,28 +431,6 @@ def test_numbers_and_words_of_other_tables_are_what_they_were(name: str, interva
     golden_tables.check(f"perturbed-{name}-{intervals}", found.tables, **words)
 
 
-@pytest.mark.parametrize("right", [uneven, lambda *_: True], ids=["uneven", "all"])
-def test_difference_shares_ratio_and_p_agree(right) -> None:
-    """In every row of both tables: the difference is that of the two shares beside it, the ratio theirs, and p is at
-    most .05 exactly where the interval does not hold 0, which is where that of the ratio does not hold 1."""
-    tables = recommended(design(right, subtasks=6))
-    rows = [row for name in EFFECTS for row in tables[name].iter_rows(named=True)]
-    assert len(rows) > 60
-    for row in rows:
-        treated, control = row["share_treated"], row["share_control"]
-        assert row["risk_difference"] == pytest.approx(treated - control, abs=1e-12), row
-        if control > 0:
-            assert row["relative_risk"] == pytest.approx(treated / control, abs=1e-12), row
-        assert row["worst_low"] == row["worst_high"] == pytest.approx(row["risk_difference"], abs=1e-12), (
-            "nothing failed"
-        )
-        clear = row["rd_low"] > 0 or row["rd_high"] < 0
-        assert clear is (row["p"] <= 0.05), row
-        if row["rr_low"] is not None:
-            high = math.inf if row["rr_high"] is None else row["rr_high"]  # without an upper end
-            assert clear is (not row["rr_low"] <= 1 <= high), row
-
-
 def of_class(tables: dict[str, pl.DataFrame], name: str) -> dict:
     """The effect of a class over all questions, by vanilla."""
     return cells(tables["perturbation_effects"], "subset", "strategy", "perturbation")["all", "vanilla", name]
@@ -513,22 +460,6 @@ def test_a_class_gets_a_verdict_that_seven_stages_can_give() -> None:
 def where_it_breaks(tables: dict[str, pl.DataFrame]) -> Card:
     (verdict,) = load_study("perturbed").verdicts(tables, Context())
     return next(card for card in verdict.cards if card.question == "Where does it break?")
-
-
-def test_what_so_few_stages_cannot_decide_is_said_with_the_number_needed() -> None:
-    """Stages that differ by more than a class does: a difference of .2 would be missed."""
-    tables = recommended(
-        design(
-            lambda stage, name, n, _: n > (STAGES.index(stage) * (3 + PERTURBATIONS.index(name))) % 7, ("vanilla",), 8
-        )
-    )
-    row = of_class(tables, "late_label")
-    assert row["minimum_detectable_effect"] > 0.2
-    assert row["units_needed"] > 7
-    assert row["verdict"] == f"cannot be decided with 7 stages (needs {row['units_needed']})"
-    whole = {name: table.filter(subset="all") for name, table in tables.items() if "subset" in table.columns}
-    card = where_it_breaks(whole)
-    assert (card.verdict, card.tone) == ("Undecided: too few stages", OPEN)
 
 
 def test_stages_that_all_agree_do_not_show_that_all_would() -> None:
@@ -608,25 +539,6 @@ def test_an_effect_that_batching_could_make_is_not_clear(noisy: bool) -> None:
     assert other["verdict"] == "harder"
 
 
-def test_items_of_any_benchmark_cluster_and_pair() -> None:
-    rows = [
-        {"model": "m", "status": "ok", "strategy": s, "cluster": story, "item": f"{story}/{n}"}
-        | {"correct": s == "cot" or n == 0}
-        for story, n, s in product("abcdef", range(5), ("vanilla", "cot"))
-    ]
-    found = analyze(pl.DataFrame(rows), load_study("accuracy"))
-    accuracy = cells(found["accuracy"], "strategy")["vanilla",]
-    assert (accuracy["correct"], accuracy["total"], accuracy["tasks"]) == (6, 30, 6)
-    assert accuracy["ci_high"] - accuracy["ci_low"] > 0.4, "six stories, not thirty questions"
-    effect = found["prompting_effects"].row(0, named=True)
-    assert (effect["units"], effect["p_sign_flip"]) == (6, 2 / 2**6)
-    single = analyze(pl.DataFrame(rows).drop("cluster"), load_study("accuracy"))["accuracy"]
-    assert single["tasks"].to_list() == [30, 30]
-
-
-NEW_TABLES = {"roles", "pairs", "ground", "awareness"}
-
-
 @pytest.fixture(scope="module")
 def items() -> list[Item]:
     """The practice stage, three times over as three stages."""
@@ -682,24 +594,6 @@ def test_ground_is_compared_within_class_and_stage(items: list[Item]) -> None:
     assert late["risk_difference"] == pytest.approx(-1 / 3)
     overall = found.row(by_predicate=pl.col("perturbation") == "overall", named=True)
     assert overall["risk_difference"] == pytest.approx(-1 / 3 / 3)  # three classes, one of which differs
-
-
-def test_the_first_edition_tells_awareness_in_different_stages_and_has_no_pairs() -> None:
-    some = [item for item in benchmarks.load("perturbed") if "automatic" in str(item.factors["perturbation"])]
-    found = studied(some, set())
-    assert set(found) & NEW_TABLES == {"awareness"}
-    row = found["awareness"].row(0, named=True)
-    assert (row["asked_treated"], row["asked_control"], row["stages"]) == (6, 4, 0)
-    assert row["risk_difference"] is None
-    assert row["method"] == "no stage has both"
-
-
-def test_a_whole_task_has_as_many_questions_as_it_says(items: list[Item]) -> None:
-    found = studied(items, set())["tasks"]
-    assert found["solved"].to_list() == [True] * 9
-    part = studied([item for item in items if item.factors["version"] != "plain"], set())["tasks"]
-    assert part.filter(perturbation="none")["solved"].to_list() == [None] * 3
-    assert part.filter(perturbation="late_label")["solved"].to_list() == [True] * 3
 
 
 def test_numbers_of_all_tables_are_what_they_were(items: list[Item]) -> None:

@@ -12,10 +12,8 @@ import tomserve
 from tests.conftest import make_item
 from tests.helpers.outcomes import passes, refuses
 from tests.helpers.reports import run_folder
-from tests.helpers.score_tables import scores
 from tomserve.errors import ConfigError
 from tomserve.items import write_items
-from tomserve.reporting import latex
 from tomserve.reporting.run_list import LINES, WIDTH, last_lines, show_unread
 from tomserve.runs.scores import scores_of
 from tomserve.studies import compute
@@ -98,13 +96,7 @@ def test_replies_of_another_tool_and_score_tables_are_listed_too(cli, tmp_path: 
     listed = cli(*command)
     assert listed.out.splitlines()[0] == f"{found}: 10 of 10 replies could not be read"
     assert "    | It could be anything." in listed.out
-    table = cli("runs", out, "--unread", 1).out
-    assert "1. demo/0 by vanilla" in table
-    assert "(the text is not at hand: a score table holds none)" in table
-    refuses(
-        cli("runs", found, "--unread", "--benchmark", "items", "--items", items),
-        "needs either --items FILE or --benchmark NAME",
-    )
+    assert "(the text is not at hand: a score table holds none)" in cli("runs", out, "--unread", 1).out
 
 
 def test_what_a_model_wrote_cannot_control_the_terminal_or_fill_it() -> None:
@@ -119,18 +111,6 @@ def test_what_a_model_wrote_cannot_control_the_terminal_or_fill_it() -> None:
     assert all(len(line) <= WIDTH for line in text.splitlines())
     assert all(c.isprintable() or c == "\n" for c in text)
     assert last_lines("  \n") == ["(the reply is empty)"]
-
-
-def test_two_strategies_share_a_narrow_column() -> None:
-    """The tables by class have a column for each strategy, and one for what was unread of all of them."""
-    unread = pl.col("strategy") == "cot"
-    status = pl.when(unread).then(pl.lit("invalid")).otherwise(pl.lit("ok"))
-    found = compute(scores(status=status, correct=pl.col("correct") & ~unread), "perturbed")
-    accuracy = next(one for one in found.summary() if "accuracy" in one.title)
-    assert "0 / 4" in accuracy.frame["unread"].to_list()
-    shares = found.tables["accuracy"].filter(subset="all")
-    assert "\nunread, at most & 0 & 8 " in latex.render(shares, found.study.layouts["accuracy"])
-    assert "unread" not in latex.render(shares.with_columns(unread=0), found.study.layouts["accuracy"])
 
 
 # What a score table lacks; and several tables in one
@@ -231,10 +211,3 @@ def test_another_tools_answers_to_a_part_of_the_questions_say_so_everywhere(cli,
     assert said in done.err
     assert said in cli("analyze", table).err
     assert gaps_of_scores(tomserve.score(responses, items), None, "t")[0].in_short() == "no: 4 of 10 questions answered"
-
-
-def test_another_tools_answers_to_all_questions_need_no_remark(cli, tmp_path: Path) -> None:
-    items, responses = answered_elsewhere(tmp_path, 10)
-    done = cli("score", "--responses", responses, "--items", items, "--out", tmp_path / "s.parquet")
-    assert "were answered" not in done.err
-    assert tomserve.score(responses, items).columns == pl.read_parquet(tmp_path / "s.parquet").columns
