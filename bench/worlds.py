@@ -3,7 +3,7 @@
     python bench/worlds.py [--items 10000] [--seed 2]
 
 The first implementation generates items and is timed, in CPU seconds of this one process: worlds, stories, questions,
-gold chains, factors, one JSON line each. Aim: 5,000 a minute. The second one (tests/helpers/possible_worlds.py) shares
+gold chains, factors, one JSON line each. Aim: 5,000 a minute. The second one (_possible_worlds.py) shares
 no code with it: it goes through all possible histories that agree with what people perceived, and tries all choices.
 It answers every line of these items again, from the `world` in the line alone, and must agree on each; after every
 sentence where there is a gold chain. The count is printed by family; exit code 1 where anything differs.
@@ -16,16 +16,13 @@ import sys
 import time
 from collections import Counter
 from itertools import chain, count, islice
-from pathlib import Path
 
+import _possible_worlds
 import orjson
 from _figures import figure
 
 from tomserve.benchmarks.worlds.generator import draw_worlds, items
 from tomserve.benchmarks.worlds.lexicon import built_in
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.helpers import possible_worlds
 
 AIM = 5_000
 SHOWN = 20
@@ -55,7 +52,7 @@ def main() -> int:
         item = orjson.loads(line)
         counted[item["factors"]["family"]] += 1
         chains += item["gold"] is not None
-        found += possible_worlds.disagreements(item)
+        found += _possible_worlds.disagreements(item)
     print(f"{'family':<16}items")
     for family, number in sorted(counted.items()):
         print(f"{family:<16}{number:>5,}")

@@ -20,7 +20,6 @@ import pytest
 from aiohttp import web
 from hypothesis import settings
 
-from tests import durations
 from tomserve.content.paths import cache_root
 from tomserve.items import Item
 
@@ -112,11 +111,9 @@ def pytest_configure() -> None:
                 signal.signal(number, usual)
 
 
-FORGED = tuple(f"tests/serving/test_{name}.py" for name in ("serving_started", "serving", "presets"))
-"""The files whose tests start vLLM by the forge: one process runs them all, so that vLLM is imported for them once."""
-
 LONGEST = (
-    *("tests/test_main_job.py", *FORGED, "tests/test_docs.py", "tests/distributed/test_ray.py"),
+    *("tests/test_main_job.py", "tests/serving/test_serving", "tests/serving/test_presets.py", "tests/test_docs.py"),
+    "tests/distributed/test_ray.py",
     *("tests/bench/test_benches.py", "tests/web/test_browser.py", "tests/test_project.py"),
     *("tests/serving/test_reference.py", "tests/reporting/", "tests/cli/test_cli.py", "tests/studies/test_study.py"),
     *("tests/cli/test_functional.py", "tests/distributed/test_slurm.py"),
@@ -126,21 +123,6 @@ LONGEST = (
 )
 """Where the tests that take long are, the longest first. They begin, so that the processes that share the tests end
 together."""
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Each file is one process's, and all files of FORGED are the same one's."""
-    if config.option.dist != "loadfile":
-        return None
-    from xdist.scheduler import LoadFileScheduling
-
-    class Together(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file: str = super()._split_scope(nodeid)
-            return FORGED[0] if file in FORGED else file
-
-    return Together(config, log)
 
 
 TIERS = ("system", "long")
@@ -164,12 +146,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if others:
         config.hook.pytest_deselected(items=list(others))
         items[:] = [item for item in items if item not in others]
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """A run that writes a JUnit file shows where its time went."""
-    if file := getattr(config.option, "xmlpath", None):
-        terminalreporter.write_line(durations.tables(durations.read([Path(file)])))
 
 
 def data_file(name: str) -> Path:

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 
 import tomserve
 from tests.conftest import ROOT, Endpoint, running
@@ -117,24 +116,6 @@ def generated() -> Any:
     return SimpleNamespace(**runpy.run_path(str(DOCS / "generated.py")))
 
 
-def test_docstrings_become_markdown(generated: Any) -> None:
-    assert generated.escaped("a <b> | `<c> | d` & e") == "a &lt;b> &#124; `<c> | d` &amp; e"
-    assert generated._prose("One.\n\n>>> 1\n1\n\nHow\n    run: its name.\n    more of it.") == (
-        "One.\n\n```pycon\n>>> 1\n1\n```\n\n- **How.** run: its name.\n  more of it."
-    )
-    page = generated.filled("# Python\n\n<!-- python -->\n")
-    assert "{py:class} tomserve.Item" in page
-    assert "(path: Path" in page or "(path: str | Path" in page  # the signature of read_items
-    page = generated.filled("<!-- statuses -->\n<!-- strategies -->\n<!-- packages -->\n<!-- exceptions -->\n")
-    for row in ("| `http_<code>` ", "| `cot_free` | Free reasoning", "| `engine` | The engine", "| share of a class"):
-        assert f"\n{row}" in page
-    assert generated._comments("a = 1  # one\n# two\n# lines\nb = 2\n") == {1: "one", 4: "two lines"}
-    page = generated.filled("<!-- fields tomserve.runs.verification SealLink -->\n")
-    assert "**`SealLink`.** What one sealing recorded." in page
-    assert "\n| `tomserve` | by which version |\n" in page
-    assert generated.filled("without a mark") == "without a mark"
-
-
 def test_every_field_of_an_experiment_is_listed(generated: Any) -> None:
     page = generated.filled((DOCS / "reference/files.md").read_text())
     listed = page.partition("## Experiments")[2].partition("\n## ")[0]
@@ -158,12 +139,6 @@ def test_names_that_pages_import_exist() -> None:
 
 def _texts() -> list[tuple[str, str]]:
     return [(page, (DOCS / page).read_text()) for page in PAGES]
-
-
-def test_the_page_of_published_benchmarks_names_every_one_of_their_pages() -> None:
-    folder = DOCS / "how-to/published"
-    listed = set(re.findall(r"^\| \[(\w+)\]\(\1\.md\)", (folder / "index.md").read_text(), re.M))
-    assert {path.stem for path in folder.glob("*.md")} - {"index"} <= listed
 
 
 @pytest.mark.parametrize(
@@ -198,20 +173,6 @@ def _subclasses(kind: type[TomserveError]) -> list[type[TomserveError]]:
 # What maintainers and reference managers expect
 
 
-def test_the_citation_has_what_its_schema_requires() -> None:
-    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert {"cff-version", "message", "title", "authors"} <= set(cited)
-    assert cited["cff-version"] == "1.2.0"
-    assert cited["version"] == tomserve.__version__
-    assert cited["type"] in ("software", "dataset")
-    assert cited["authors"] == [{"name": "The tomserve maintainers"}]
-    assert cited["license"] == "Apache-2.0"
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d", str(cited["date-released"]))
-    for reference in cited["references"]:
-        assert {"type", "title", "authors"} <= set(reference)
-        assert all({"name"} <= set(one) or {"family-names"} <= set(one) for one in reference["authors"])
-
-
 def test_the_changelog_tells_of_this_version() -> None:
     text = (ROOT / "CHANGELOG.md").read_text()
     versions = re.findall(r"^## \[([^\]]+)\]", text, re.M)
@@ -220,22 +181,6 @@ def test_the_changelog_tells_of_this_version() -> None:
     assert versions[-1] == "0.1.0"
     kinds = set(re.findall(r"^### (.+)$", text, re.M))
     assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
-
-
-def test_forms_of_the_issue_tracker_can_be_read() -> None:
-    forms = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"))
-    assert [form.stem for form in forms] == ["benchmark", "bug", "config", "number"]
-    for form in forms:
-        data = yaml.safe_load(form.read_text())
-        if form.stem == "config":
-            assert data == {"blank_issues_enabled": True}
-            continue
-        assert {"name", "description", "body"} <= set(data)
-        fields = [part for part in data["body"] if part["type"] != "markdown"]
-        assert fields
-        assert len({part["id"] for part in fields}) == len(fields)
-        assert all(part["attributes"]["label"] for part in fields)
-    assert (ROOT / ".github/PULL_REQUEST_TEMPLATE.md").read_text().strip()
 
 
 def test_links_of_the_files_beside_the_code_lead_somewhere() -> None:

@@ -274,16 +274,6 @@ def test_modules_are_run_by_one_function() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize(
-    "code",
-    ["open(x)", "x.open()", "(a / b).read_text()", "orjson.loads(x.read_bytes())", "pl.read_csv(x)", "pl.scan_parquet(x)",
-     "yaml.safe_load(x)", "importlib.import_module(x)", "load_module(x, 'study')", "os.open(x, os.O_RDONLY)",
-     "json.load(x)", "open(x, 'r+b')", "x.open('a')", "np.load(x)", "exec(x)"],
-)  # fmt: skip
-def test_ways_to_open_a_file_are_known(code: str) -> None:
-    assert any(_opens(node) for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call))
-
-
 def test_tests_import_no_tests_and_no_benches() -> None:
     """What several of them need lies in tests/helpers/."""
     wrong = [

@@ -207,12 +207,6 @@ def test_make_hands_its_variables_on() -> None:
     )
 
 
-def test_make_alone_explains_itself() -> None:
-    shown = make().stdout
-    assert "make eval" in shown
-    assert "make docs" in shown
-
-
 def test_what_the_readme_tells_the_reader_to_type_works(endpoint, tmp_path: Path) -> None:
     """In order, as written, but for the address of the endpoint; make gets an environment that is set up already."""
     page = (ROOT / "README.md").read_text()

@@ -191,13 +191,6 @@ def test_of_a_margin(load: Load, clusters: int, sizes: str, share: float) -> Non
         assert found["(not inferior, t alone)"] > 0.07
 
 
-def test_as_many_clusters_as_are_needed_show_it_in_four_of_five_studies(load: Load) -> None:
-    bench = load("margin_coverage")
-    found = bench.power(bench.Design(40, "4", 0.9, 0.2), 80, 5)
-    assert 0.68 <= found["not inferior"] <= 0.92
-    assert 0.68 <= found["equivalent"] <= 0.92
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(("clusters", "sizes", "share"), [(20, "1 to 16", 0.9), (40, "4", 0.5)])
 def test_of_changes_and_grades(load: Load, clusters: int, sizes: str, share: float) -> None:

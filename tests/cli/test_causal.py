@@ -92,9 +92,7 @@ def test_weights_that_are_not_there_are_refused_and_not_drawn_at_random(cli: Cli
     [
         (("--layers", "99"), "layer 99 is none of this model's; it has layers 1 to 5"),
         (("--strategy", "cot"), "its reply has to begin with the answer"),
-        (("--strategy", "letters"), "use a strategy of one turn, such as vanilla"),
         (("--items", "perturbed"), "has no cases"),
-        (("--where", "nosuch=1"), "unknown factor 'nosuch'"),
         (("--revision", "abc"), "has no revisions; leave --revision out"),
     ],
 )

@@ -73,10 +73,6 @@ def test_what_is_wrong_is_told_by_file_line_and_field(cli: Cli, file: Path, line
     assert done.out == ""
 
 
-def test_a_file_that_is_missing_is_told(cli: Cli, tmp_path: Path) -> None:
-    refuses(cli("eval", "--config", tmp_path / "none.yaml"), "none.yaml: cannot be read (No such file or directory)")
-
-
 def test_the_key_comes_from_the_variable_that_the_file_names_and_is_shown_nowhere(
     cli: Cli, file: Path, tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,10 +129,3 @@ def test_chains_are_edited_afterwards_where_the_file_says_so(cli: Cli, tmp_path:
     done = passes(cli("eval", "--config", path))
     assert manifest(tmp_path, "faithfulness-mine").settings["of"] == "mine"
     assert done.out.index("runs/mine") < done.out.index("runs/faithfulness-mine")
-
-
-def test_stability_takes_the_file_too(cli: Cli, tmp_path: Path, endpoint: Endpoint) -> None:
-    path = tmp_path / "experiment.yaml"
-    path.write_text(f"base-url: {endpoint.url}\nstrategy: vanilla\nbenchmark: perturbed\nlimit: 6\nrun: mine\n")
-    passes(cli("stability", "--config", path, "--no-report"))
-    assert manifest(tmp_path, "mine").variants

@@ -66,16 +66,6 @@ def test_it_measures_prints_its_tables_and_writes_a_report(cli, server: Endpoint
     refuses(cli("faithfulness", "faithfulness-mine", "--base-url", server.url), "holds a measurement and no answers")
 
 
-def test_plan_counts_faithfulness_before_there_is_a_run(cli: Cli) -> None:
-    found = passes(cli("plan", "--benchmark", "perturbed", "--faithfulness"))
-    (row,) = [line for line in found.out.splitlines() if line.startswith("cot ") and "136" in line]
-    assert row.split()[1:5] == ["136", str(13 * 136), str(18 * 136), str(31 * 136)]
-    refuses(
-        cli("plan", "--benchmark", "perturbed", "--faithfulness", "--strategy", "vanilla"),
-        "none of vanilla marks where its reasoning is",
-    )
-
-
 def test_requests_without_a_reply_end_in_exit_code_1_and_are_told_again(cli, server: Endpoint, source: Path) -> None:
     model = server.script
 
@@ -100,10 +90,7 @@ def test_requests_without_a_reply_end_in_exit_code_1_and_are_told_again(cli, ser
         (("nowhere",), "unknown run 'nowhere'"),
         (("mine", "--probe", "hint"), "unknown probe 'hint'; did you mean 'hints'"),
         (("mine", "--edit", "gould"), "unknown edit 'gould'; did you mean 'gold'"),
-        (("mine", "--shown", "prefil"), "unknown way of showing chains 'prefil'; did you mean 'prefill'"),
-        (("mine", "--strategy", "cots"), "unknown strategy 'cots'; did you mean 'cot'"),
         (("mine", "--strategy", "vanilla"), "none of its answers has a chain that can be edited"),
-        (("mine", "--where", "stage=Z"), "no item has stage=Z"),
         (("mine", "--predictor-model", "x"), "--predictor-model names a model at an address; give that by --predictor"),
         (("mine", "--run", "mine"), "holds a model's answers and no measurement"),
     ],

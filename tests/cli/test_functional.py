@@ -3,7 +3,6 @@
 import io
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -19,7 +18,6 @@ from tomserve.benchmarks.worlds.benchmark import load
 from tomserve.cli.functional import make_runner
 from tomserve.errors import StoppedError
 from tomserve.runs.manifest import Manifest
-from tomserve.workflows.functional import explain_other_weights
 
 LIMIT = ("--limit", 24)
 INSIDE = ("--layers", "3", "--alphas", "0.1", "--cases", 12, "--fewest", 2)
@@ -103,32 +101,17 @@ def test_without_weights_there_is_a_score_of_behaviour_and_stability_alone(
     passes(cli("analyze", "functional-tiny/worlds", "--study", "functional"))
 
 
-def test_weights_that_may_be_another_models_are_doubted() -> None:
-    def doubt(model: str, weights: str, root: str | None = None) -> str:
-        return explain_other_weights(SimpleNamespace(model=model, preset=None, server={"root": root}), weights)  # type: ignore[arg-type]
-
-    assert doubt("tiny", "/models/Tiny") == doubt("other", "/models/tiny", "org/tiny") == ""
-    assert "are measured as those of other" in doubt("other", "/models/tiny")
-
-
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
         (("--weights", "./nowhere"), "nowhere"),
         (("--layers", "3"), "needs --weights"),
-        (("--items", "nowhere.jsonl"), "needs --weights"),
         (("--benchmark", "bigtom=nowhere.csv"), "nowhere.csv: there is no such file"),
-        (("--benchmark", "worlds.py"), "worlds.py"),
         (("--weights-bcs", ".5,.5"), "2 weights are given"),
         (("--weights-bcs", ".5,.5,.5"), "expected the sum 1"),
-        (("--weights-bcs", "a,b,c"), "expected three numbers"),
-        (("--models", "a", "a"), "named twice"),
         (("--models", "a", "b", "--weights", "./x"), "expected MODEL=DIR"),
-        (("--models", "a", "b", "--weights", "c=./x"), "unknown model 'c'"),
         (("--models", "a", "--model", "b"), "both given"),
         (("--models", "a", "b", "--weights", "b=./nowhere"), "b: ./nowhere"),
-        (("a",), "surplus word"),
-        (("--weights", "a", "--weights", "b"), "more than once"),
     ],
 )
 def test_what_cannot_be_measured_is_said_in_one_line_before_anything_is_asked(
@@ -153,10 +136,6 @@ def test_python_does_the_same(endpoint: Endpoint, subject: tuple[Path, Path], wo
     assert row["c"] > 0.5, "the map carries the answer of this subject"
     assert row["ftom"] == pytest.approx(0.5 * row["b"] + 0.3 * row["c"] + 0.2 * row["s"])
     assert isinstance(found.tables["inputs"], pl.DataFrame)
-    with pytest.raises(tomserve.TomserveError, match="expected a list"):
-        tomserve.functional(layers="1,2", base_url=endpoint.url)  # type: ignore[arg-type]
-    with pytest.raises(tomserve.TomserveError, match="--device anywhere: expected cpu"):
-        tomserve.functional(device="anywhere", base_url=endpoint.url)
     with pytest.raises(TypeError, match="unexpected keyword argument 'limits'"):
         tomserve.functional(limits=3)  # type: ignore[call-arg]
 

@@ -52,15 +52,6 @@ def test_a_file_holds_the_same_cases_that_the_benchmark_makes(cli: Cli, tmp_path
         assert list(read_cases(out)) == list(benchmarks.get(name).found_cases(path, ["all"]))
 
 
-def test_what_makes_no_case_is_counted_by_reason_in_eighty_columns(cli: Cli, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    done = passes(cli("items", "bigtom", "--path", SMALL, "--cases", "--limit", "1"))
-    assert done.out.count("\n") == 4
-    assert "1 case of 1 scenario, drawn from 2" in done.err
-    assert "2   it is not sure whom a pronoun means" in done.err
-    assert max(map(len, done.err.splitlines())) <= 80
-
-
 def test_a_limit_draws_items_as_an_evaluation_does(cli: Cli, tmp_path: Path) -> None:
     passes(cli("items", "bigtom", "--path", SMALL, "--limit", "6", "--out", tmp_path / "some.jsonl"))
     found = list(read_items(tmp_path / "some.jsonl"))
@@ -115,10 +106,3 @@ def test_a_rewriter_makes_what_rules_cannot(cli: Cli, own: Path, tmp_path: Path,
     assert (
         cli("eval", "--benchmark", "items", "--path", out, "--base-url", endpoint.url, "--run", "r", *kinds).code == 0
     )
-
-
-def test_a_rewriter_needs_kinds_and_a_file(cli: Cli, own: Path, endpoint: Endpoint) -> None:
-    done = cli("items", "items", "--path", own, "--rewriter", endpoint.url)
-    assert (done.code, done.out) == (2, "")
-    assert done.err == "tomserve: --rewriter URL or MODEL goes with --variants KINDS and --out FILE\n"
-    refuses(cli("items", "items", "--path", own, "--variants", "colour"), "unknown kind 'colour'")

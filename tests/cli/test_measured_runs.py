@@ -71,15 +71,11 @@ def test_its_table_alone_is_known_by_its_columns(cli, runs: Path, tmp_path: Path
     ("arguments", "said"),
     [
         (("score", "deep"), "cannot be scored again; to measure again: `tomserve measure tiny --items items --run NEW`"),
-        (("score", "deep", "--reader", "none"), "cannot be scored again"),
         (("compare", "deep", "deep"), "cannot be compared question by question; `tomserve analyze RUN RUN`"),
         (("runs", "deep", "--unread"), "has no replies to read; `tomserve report RUN` shows what was measured"),
-        (("plan", "--like", "deep"), "says nothing of how answers spread; give a run of answers"),
         (("analyze", "deep", "--by", "kind"), "--by counts answers by a factor, and the study 'depths' reads a measurement"),
         (("analyze", "deep", "--study", "accuracy"), "the study 'accuracy' counts answers; leave out --study, or choose one "
          "that reads it: depths"),
-        (("analyze", "deep", "--intervals", "odd"), "unknown intervals 'odd'"),
-        (("analyze", "deep", "--label", "c=x"), "unknown run 'c'"),
         (("report", "deep", "--study", "accuracy"), "holds a measurement, and the study 'accuracy' counts answers"),
     ],
 )  # fmt: skip

@@ -58,14 +58,6 @@ def test_a_part_that_is_not_there_is_named_and_the_run_not_complete(cli: Cli, pa
     assert "4 of 4 answered, not complete yet" in done.out
 
 
-def test_before_anything_was_asked_the_record_of_the_parts_says_what_is_to_be(cli: Cli, parts: Path) -> None:
-    for name in ("manifest.json", "responses.jsonl"):
-        (part_folder(parts, 0) / name).unlink()
-    assert "0 of 8 answered" in cli("merge", "mine").out
-    found = orjson.loads((parts.with_name("mine") / "manifest.json").read_bytes())
-    assert (found["model"], sorted(found["strategies"])) == ("m", sorted((ONCE, TALK)))
-
-
 def test_no_record_of_other_parts_names_a_merged_run_of_the_users(cli: Cli, parts: Path) -> None:
     passes(cli("merge", "mine"))
     theirs = parts.rename(parts.with_name("theirs.parts"))

@@ -99,15 +99,6 @@ def test_the_command_prints_every_figure_with_the_options_that_change_it(cli: An
     assert not [option for one in figures for option in one["options"] if option not in helped]
 
 
-def test_the_command_measures_what_is_not_given(cli: Any) -> None:
-    some = ("--benchmark", "perturbed", "--limit", "24", "--strategy", "vanilla", "--tokens-a-second", "100")
-    first, *_ = orjson.loads(cli("plan", "--nodes", "2", *some, "--format", "json").out)
-    assert (first["value"], "measured on 24 prompts of vanilla" in first["why"]) == (24, True)
-    more = ("--requests", "1000", "--reply-tokens", "7")
-    first, *_ = orjson.loads(cli("plan", *more, *some, "--format", "json").out)
-    assert (first["value"], "reply tokens as given" in first["why"]) == (1000, True)
-
-
 QUESTIONS, PARTS = 200, 5
 
 

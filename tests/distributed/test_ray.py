@@ -27,12 +27,10 @@ from tests.helpers.outcomes import passes, refuses
 from tomserve.cli.submit import make_demand
 from tomserve.distributed import ray as rays
 from tomserve.distributed.cluster import Job
-from tomserve.distributed.ray import TaskDemand, work_command
+from tomserve.distributed.ray import TaskDemand
 from tomserve.distributed.shards import find_folder, part_states
 from tomserve.errors import ConfigError, MachineError
-from tomserve.runs import evaluation
 from tomserve.runs.journal import read_rows
-from tomserve.serving.presets import Preset
 
 MARK = "RAY_NODES_OF_TEST"
 """A variable in the environment of every process of a cluster, by which those that are left over are found."""
@@ -258,19 +256,6 @@ def test_what_fails_is_told(cli: Cli, endpoint: Endpoint, nodes: RayNodes) -> No
     assert "3 of 4 parts complete" in done.out
     job = Job.read(folder)
     assert rays.Ray().states(job)[2].restarts == 1
-
-
-def test_half_a_gpu_is_half_its_memory() -> None:
-    words = work_command("/parts", 3, TaskDemand(gpus=0.5, words=("--base-url", "http://h/v1")))
-    expected = "-P -m tomserve work /parts --part 3 --quiet --gpu-share 0.5 --base-url http://h/v1"
-    assert " ".join(words[1:]) == expected
-    assert "--gpu-share" not in work_command("/parts", 3, TaskDemand(gpus=2))
-    for name, share, flags in (
-        ("qwen3-8b", 0.5, ("--gpu-memory-utilization", "0.460")),
-        ("qwen3-8b", 1.0, ()),
-        ("reference", 0.5, ()),
-    ):
-        assert evaluation.memory_share_flags(Preset.load(name), share) == flags
 
 
 def test_what_a_part_takes() -> None:

@@ -1,6 +1,5 @@
 """How far the parts of an evaluation are, by small files that may be missing or old; scoring them, and their tables as one."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from tests.helpers.parted import divided_example
 from tomserve.distributed.shards import (
     PartState,
     Shards,
-    find_folder,
     find_part_tables,
     find_tables,
     part_folder,
@@ -56,11 +54,6 @@ def test_a_part_that_is_current_is_passed_over_and_one_that_grew_is_scored_again
     assert table.read_bytes() == scored, "what lies there is never believed"
 
 
-def test_the_folder_that_one_stands_in_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert (find_folder("./"), find_folder("/")) == (tmp_path.with_name(f"{tmp_path.name}.parts"), Path("/"))
-
-
 def test_a_table_that_cannot_be_replaced_is_not_believed(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = divided_example(runs)
     (part_folder(folder, 0) / "scores.parquet").write_bytes(b"forged")
@@ -84,17 +77,6 @@ def test_a_broken_part_is_named_and_the_others_are_scored(runs: Path, cli) -> No
     assert (part_folder(folder, 2) / "scores.parquet").exists()
 
 
-def test_analyze_says_of_parts_what_it_says_of_the_whole(runs: Path, cli) -> None:
-    divided_example(runs), copied_run(runs / "mine")
-    asked = ("--study", "perturbed", "--format", "json")
-    of_whole, parts = (cli("analyze", run, *asked) for run in ("mine", "mine.parts"))
-    assert (of_whole.code, parts.code) == (0, 0)
-    told, whole = (
-        json.loads(one.out, parse_float=lambda digits: round(float(digits), 12)) for one in (parts, of_whole)
-    )
-    assert told == whole, "but for the last digits of sums of fractions"
-
-
 def test_a_folder_and_a_pattern_of_tables_are_read_as_one(runs: Path, tmp_path: Path, cli) -> None:
     scores = scores_of(copied_run(runs / "mine"))
     first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
@@ -111,14 +93,6 @@ def test_a_folder_and_a_pattern_of_tables_are_read_as_one(runs: Path, tmp_path: 
     second.write_bytes(whole[:4] + bytes(40) + whole[44:])  # within its first column
     for more in ((), (first,)):
         assert f"{second}: not a parquet table" in cli("analyze", tmp_path, *more, "--study", "accuracy").err
-
-
-def test_columns_that_do_not_fit_together_become_text_and_numbers_stay_numbers(tmp_path: Path) -> None:
-    row = {"model": ["m"], "strategy": ["s"], "item": ["a"], "status": ["ok"], "correct": [True]}
-    for name, level, size in (("a", 1, 1), ("b", "high", 2.5)):
-        pl.DataFrame({**row, "level": [level], "size": [size]}).write_parquet(tmp_path / f"{name}.parquet")
-    table = find_tables(str(tmp_path)).scan().collect()  # type: ignore[union-attr]
-    assert (table["level"].to_list(), table["size"].to_list()) == (["1", "high"], [1.0, 2.5])
 
 
 def test_what_is_no_table_is_refused_by_name(tmp_path: Path) -> None:

@@ -18,13 +18,26 @@ import pytest
 
 import tomserve
 from tests.conftest import ROOT, Endpoint
-from tests.helpers.documents import Reader, commands, pictures, printed
+from tests.helpers.documents import Reader, commands
 from tomserve.serving import install
 
 GALLERY = ROOT / "docs/gallery"
 ANSWERS = GALLERY / "answers"
 STUDIES = sorted(path.stem for path in GALLERY.glob("*.md") if path.stem != "index")
 HEADINGS = ["The question", "The data", "The commands", "How to read it", "What it does not show", "The sentence"]
+
+
+def printed(page: str) -> list[str]:
+    """What a page shows of what its commands print, in order: each stretch without a gap, which a line of three dots
+    is, with single spaces."""
+    blocks = re.findall(r"^```text\n(.*?)^```", page, re.S | re.M)
+    parts = [" ".join(part.split()) for block in blocks for part in re.split(r"^\.\.\.$", block, flags=re.M)]
+    return [part for part in parts if part]
+
+
+def pictures(page: str) -> list[str]:
+    """The drawings that a page shows, as it names them."""
+    return re.findall(r"^```\{(?:figure|image)\} (\S+\.svg)$", page, re.M)
 
 
 def text(study: str) -> str:

@@ -1,12 +1,142 @@
 """Adaptive concurrency: the whole engine against a simulated server, in virtual time."""
 
+import asyncio
+import importlib
+import random
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.helpers.virtual import under_load
+from tests.conftest import ROOT
+from tests.helpers.virtual import VirtualLoop, VirtualRunner
 from tomserve.engine.concurrency import AdaptiveLimit, LoadShedding, ServerLoad, read_load
 from tomserve.engine.endpoints import weigh_tokens
+from tomserve.engine.request import Identity, Request
+from tomserve.engine.runner import RunStatus, SilentObserver
+from tomserve.engine.transport import Reply
+from tomserve.runs.journal import Journal
+
+FAR = 0.001
+
+
+class Simulated:
+    """A transport to a batcher on the same clock; each way to it takes FAR seconds."""
+
+    def __init__(self, batcher: Any, metrics: bool, broken: bytes) -> None:
+        self.batcher, self.shown, self.broken, self.refused = batcher, metrics, broken, 0
+
+    async def send(self, endpoint: str, body: bytes) -> Reply:
+        await asyncio.sleep(FAR)
+        if body == self.broken:
+            return Reply("http_500", error="this one never works")
+        job = self.batcher.enter()
+        if isinstance(job, int):
+            self.refused += 1
+            after = self.batcher.settings.retry_after
+            return Reply(f"http_{job}", error="busy", retry_after=after if after >= 0 else None)
+        try:
+            await job.done
+        finally:
+            self.batcher.leave(job)
+        return Reply("ok", '{"answer": "tea"}', usage={"prompt": 300, "completion": round(job.work), "cached": 200})
+
+    async def metrics(self, endpoint: str) -> bytes | None:
+        await asyncio.sleep(FAR)
+        if not self.shown:
+            return None
+        self.batcher.advance()
+        settings = self.batcher.settings
+        full = settings.knee and self.batcher.running > settings.knee
+        use = 0.99 if full else self.batcher.running / (settings.knee or settings.slots) * 0.9
+        return (
+            f"vllm:num_requests_running {self.batcher.running}\nvllm:num_requests_waiting {self.batcher.waiting}\n"
+            f"vllm:num_preemptions_total {int(self.batcher.preemptions)}\nvllm:kv_cache_usage_perc {use}\n"
+        ).encode()
+
+    async def alive(self, endpoint: str) -> bool:
+        return True
+
+    async def close(self) -> None:
+        pass
+
+
+@dataclass
+class Outcome(SilentObserver):
+    """The figures of a run under load. answers: the seconds at which they came. limits: pairs of the second and the
+    concurrency limit at that time."""
+
+    answers: list[float] = field(default_factory=list)
+    lost: int = 0
+    error: BaseException | None = None
+    refused: int = 0
+    limits: list[tuple[float, int]] = field(default_factory=list)
+    clock: Callable[[], float] = lambda: 0.0
+
+    def row(self, row: dict[str, Any]) -> None:
+        if row["status"] == "ok":
+            self.answers.append(self.clock())
+        else:
+            self.lost += 1
+
+    def status(self, status: RunStatus) -> None:
+        self.limits.append((self.clock(), status.limit))
+
+    def rate(self, begin: float, end: float) -> float:
+        """How many answers came a second."""
+        return sum(begin <= at < end for at in self.answers) / (end - begin)
+
+
+def endless() -> Iterator[Request]:
+    number = 0
+    while True:
+        yield Request(Identity(f"q{number}", "s", 0), f"{number:032x}", b"%d" % number, 1)
+        number += 1
+
+
+def under_load(
+    settings: dict[str, Any],
+    schedule: Sequence[tuple[float, dict[str, Any]]] = (),
+    *,
+    seconds: float = 20.0,
+    metrics: bool = True,
+    concurrency: int | None = None,
+    most: int = 1024,
+    broken: bytes = b"none",
+) -> Outcome:
+    """Run the engine against the batcher of bench/_batcher.py for so many seconds of virtual time, which take a moment and
+    come out the same each time. broken: the question that always fails."""
+    outcome = Outcome()
+    random.seed(0)  # by which waits are drawn, so that a run comes out the same each time
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "bench")
+        simulated = importlib.import_module("_batcher")
+
+    async def go() -> None:
+        loop = asyncio.get_running_loop()
+        outcome.clock = loop.time
+        batcher = simulated.Batcher(simulated.Settings(**settings), list(schedule), clock=loop.time)
+        transport = Simulated(batcher, metrics, broken)
+        with tempfile.TemporaryDirectory() as scratch, Journal(Path(scratch) / "responses.jsonl") as journal:
+            runner = VirtualRunner(
+                ["http://simulated/v1"], transport, journal,
+                concurrency=concurrency, most=most, observer=outcome, clock=loop.time,
+            )  # fmt: skip
+            asking = asyncio.create_task(runner.run(endless()))
+            await asyncio.wait([asking], timeout=seconds)
+            asking.cancel()
+            (error,) = await asyncio.gather(asking, return_exceptions=True)
+            outcome.error = error if isinstance(error, Exception) else None
+        outcome.refused = transport.refused
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(go())
+    return outcome
+
 
 FLAT = {"base": 0.006, "slope": 0.00002}
 PHASE = 20.0

@@ -1,23 +1,87 @@
 """Conversations of several turns in the engine: what is asked when, of whom, and what a failure does to them."""
 
+import functools
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 
 from tests.conftest import Endpoint, completion, make_item
-from tests.helpers.asking import page, rows
-from tests.helpers.talking import BUILD, Programmed, Talk, asked, converse, fan_out, says, three_turns
+from tests.helpers.asking import SCHEMA, ask, page, rows
 from tests.helpers.virtual import Scripted, virtually
 from tomserve.engine import transport
 from tomserve.engine.endpoints import EndpointPool
-from tomserve.engine.request import Identity
+from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError
 from tomserve.items import Item
-from tomserve.prompting.conversation import Reply
-from tomserve.runs.conversations import Conversations, Questions
+from tomserve.prompting.conversation import Conversation, Reply, Turn
+from tomserve.prompting.strategy import Strategy
+from tomserve.runs.conversations import Conversations, Questions, count_requests, is_finished
 from tomserve.runs.item_store import ItemStore
 from tomserve.runs.journal import Journal
+
+Talk = Generator[Turn | list[Turn], Any, str | None]
+BUILD = functools.partial(Request.build, model="tiny", revision=None, sampling=Sampling())
+
+
+def says(text: str, **more: Any) -> Turn:
+    """A turn that asks just that, for a reply of the schema that scripted endpoints fill."""
+    return Turn(({"role": "user", "content": text},), SCHEMA, 16, **more)
+
+
+class Programmed(Strategy):
+    """A strategy called `name` that asks by a program of the test's own. turns: None where only the program knows."""
+
+    def __init__(
+        self, program: Callable[[Item], Talk], turns: int | None = None, calls: int = 16, name: str = "talk"
+    ) -> None:
+        super().__init__(Strategy.load("vanilla").folder)
+        self.name, self.program = name, program
+        self.turns, self.calls, self.is_multi_turn = turns, turns or calls, turns != 1
+
+    def order(self, item: Item) -> tuple[Any, ...]:
+        return (item.story,)
+
+    def turn(self, item: Item) -> Turn:
+        return self.conversation(item).open[0]
+
+    def conversation(self, item: Item) -> Conversation:
+        return Conversation(self.program(item), self.calls, f"strategy {self.name}, item {item.id!r}")
+
+
+def three_turns(item: Item) -> Talk:
+    """Three turns, each of which repeats what was said before."""
+    said = ""
+    for number in range(3):
+        reply: Reply = yield says(f"{item.id} turn {number}: {said}")
+        said += reply.text
+    return None
+
+
+def fan_out(item: Item) -> Talk:
+    """One turn, then five at the same time, then one that ends it."""
+    first: Reply = yield says(f"{item.id} begins")
+    replies: list[Reply] = yield [says(f"{item.id} part {number} {first.text}") for number in range(5)]
+    yield says(f"{item.id} ends {[reply.text for reply in replies]}")
+    return None
+
+
+def converse(
+    endpoint: Endpoint, journal: Journal, strategy: Strategy, items: Sequence[Item], **options: Any
+) -> tuple[bool, Conversations]:
+    """Ask what is left of these items through a real transport; returns whether all was asked, and the open talks."""
+    talks = Conversations(BUILD)
+    questions = Questions(ItemStore(items), [strategy])
+    talks.ahead = count_requests(journal, questions).open
+    requests = questions.requests(talks, lambda question: not is_finished(journal, question))
+    return ask(endpoint, journal, requests, follower=talks, **options), talks
+
+
+def asked(endpoint: Endpoint) -> list[str]:
+    """What the endpoint was asked, in order."""
+    return [body["messages"][-1]["content"] for body in endpoint.requests]
 
 
 def numbered(body, n: int):

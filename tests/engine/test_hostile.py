@@ -4,12 +4,17 @@ What a refusal means, by what the run has just seen: on virtual time, against sc
 Rate limits that servers announce: read from headers, obeyed, and kept to without being refused."""
 
 import asyncio
+import gzip
+import itertools
 import resource
+import socket
+import struct
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime, formatdate
 from pathlib import Path
@@ -21,7 +26,18 @@ from tenacity import wait_fixed
 
 from tests.conftest import Endpoint, make_item
 from tests.helpers.asking import request, rows
-from tests.helpers.hostile import ANSWER, ANSWERED, NO_ANSWER, Answering, Behaviour, Hostile, completion, response, sent
+from tests.helpers.hostile import (
+    ANSWER,
+    DEEP,
+    START,
+    Answering,
+    Hostile,
+    Saying,
+    completion,
+    once,
+    response,
+    sent,
+)
 from tests.helpers.outcomes import passes, refuses_in_a_line
 from tests.helpers.virtual import Scripted, virtually
 from tomserve.engine.rate_limits import Room, announced_room, asked_wait, parse_reset, parse_retry_after
@@ -36,7 +52,7 @@ from tomserve.runs.journal import Journal
 from tomserve.serving.endpoint import probe_endpoint
 from tomserve.serving.preflight import PLAIN, learn_adaptations
 from tomserve.serving.probe import MOST_BYTES, Probe, is_healthy
-from tomserve.status import CONNECTION, MALFORMED, OK, TIMEOUT
+from tomserve.status import CONNECTION, LENGTH, MALFORMED, OK, REFUSAL, TIMEOUT
 
 KEY = "sk-0123456789"
 BUFFERS = 32 * 2**20
@@ -44,6 +60,80 @@ BUFFERS = 32 * 2**20
 HASTY, PATIENT = Timeouts(connect=30, total=0.5), Timeouts(connect=30, total=60)
 
 every_transport = pytest.mark.parametrize("name", TRANSPORTS)
+
+
+def _slowly(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    for piece in pieces:
+        time.sleep(0.02)
+        yield piece
+
+
+def _drip(head: bytes, letter: bytes) -> Saying:
+    return lambda: itertools.chain([head], _slowly(itertools.repeat(letter)))
+
+
+def _forever(head: bytes, piece: bytes) -> Saying:
+    return lambda: itertools.chain([head], itertools.repeat(piece))
+
+
+def _reset(connection: socket.socket) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def _close(connection: socket.socket) -> None:
+    connection.shutdown(socket.SHUT_WR)
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """status: of a transport's reply; None for one of those that say that there was no answer. waits: whether it says
+    too little for ever, so that only the time limit ends it."""
+
+    saying: Saying
+    status: str | None = None
+    waits: bool = False
+
+
+HALF = START + b"Content-Length: %d\r\n\r\n" % len(ANSWER) + ANSWER[:20]
+PACKED = gzip.compress(b" " * (MAX_BODY + 2**20) + ANSWER, 1)
+
+NO_ANSWER: dict[str, Behaviour] = {
+    "a head that drips": Behaviour(_drip(START + b"X-Drip: ", b"a"), TIMEOUT, True),
+    "a body that drips": Behaviour(_drip(START + b"Content-Length: 1000000\r\n\r\n", b" "), TIMEOUT, True),
+    "nothing": Behaviour(lambda: _slowly(itertools.repeat(b"", 500)), TIMEOUT, True),
+    "HTTP 100 without end": Behaviour(_forever(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100), waits=True),
+    "another protocol": Behaviour(lambda: [b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n", ANSWER]),
+    "headers without end": Behaviour(_forever(START, b"X-More: " + b"a" * 1000 + b"\r\n"), CONNECTION),
+    "a body without end": Behaviour(_forever(START + b"\r\n", b" " * 65536), MALFORMED),
+    "chunks without end": Behaviour(
+        _forever(START + b"Transfer-Encoding: chunked\r\n\r\n", b"10000\r\n" + b" " * 65536 + b"\r\n"), MALFORMED
+    ),
+    "a length that is none": Behaviour(lambda: [START + b"Content-Length: -5\r\n\r\n", ANSWER]),
+    "a bomb": Behaviour(once(PACKED, "Content-Encoding: gzip"), MALFORMED),
+    "a bomb in a bomb": Behaviour(once(gzip.compress(PACKED), "Content-Encoding: gzip, gzip"), MALFORMED),
+    "half of gzip": Behaviour(once(gzip.compress(ANSWER)[:-9], "Content-Encoding: gzip"), MALFORMED),
+    "JSON of a million levels": Behaviour(once(DEEP % ((b"[" * 1_000_000,) * 4)), MALFORMED),
+    "invalid UTF-8": Behaviour(once(ANSWER.replace(b"t", b"t\xff\xfe")), MALFORMED),
+    "no HTTP": Behaviour(lambda: [b"SSH-2.0-OpenSSH_9.2\r\n", _close], CONNECTION),
+    "reset before an answer": Behaviour(lambda: [_reset], CONNECTION),
+    "reset in mid-body": Behaviour(lambda: [HALF, _reset], CONNECTION),
+}  # fmt: skip
+"""What no client may believe, by name; none of it is an answer."""
+
+ANSWERED: dict[str, Behaviour] = {
+    "half a surrogate pair": Behaviour(once(ANSWER.replace(b'"1"', b'"\\ud800"')), OK),
+    "a number beyond all bounds": Behaviour(once(ANSWER.replace(b"3", b"1e999")), OK),
+    "the answer": Behaviour(once(ANSWER), OK),
+    "compressed, unasked": Behaviour(once(gzip.compress(ANSWER), "Content-Encoding: gzip"), OK),
+    "an error": Behaviour(once(b'{"error": {"message": "engine"}}', code=500), "http_500"),
+    "busy": Behaviour(once(b"{}", "Retry-After: 7", code=429), "http_429"),
+    **{f"HTTP {code}": Behaviour(once(b"{}", code=code), f"http_{code}") for code in (400, 404, 422, 503)},
+    "a page": Behaviour(once(b"<html>hi</html>"), MALFORMED),
+    "cut off": Behaviour(once(completion("half", "length")), LENGTH),
+    "a refusal": Behaviour(once(completion(None, refusal="no")), REFUSAL),
+}
+"""What a server may well answer, good and bad."""
 
 
 def sent_to_all(name: str, behaviours: Mapping[str, Behaviour]) -> tuple[dict[str, Reply], dict[str, int]]:

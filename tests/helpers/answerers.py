@@ -6,7 +6,7 @@ the questions. Shown a chain of its own, it answers by what it follows.
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,6 @@ from tests.conftest import completion, running
 from tomserve.items import Item
 from tomserve.items.rationale import Automaton
 from tomserve.scoring.metrics import compile_gold
-
-Script = Callable[[dict[str, Any], int], Any]
 
 
 def draw(*of: object) -> float:
@@ -34,16 +32,15 @@ class Answerer:
 
     items: the questions that it may be asked. follows: the probability, drawn once for each question, that its answer
     is the last belief of the chain it is shown; otherwise it recomputes it from the story, whatever the chain says.
-    wrong: the share of the questions that it answers wrongly. noise: the share of replies in which another answer comes
-    by chance. carries: whether it goes on with a chain that is begun from the last belief there, else from the story.
-    hint: None for a model that ignores hints, "silent" or "open" for one that follows them. begins: whether
-    the server continues a reply that is begun. holds: whether it holds a continued reply to a list of texts. seen: every request but those that only find out what the server can.
+    wrong: the share of the questions that it answers wrongly. carries: whether it goes on with a chain that is begun
+    from the last belief there, else from the story. hint: None for a model that ignores hints, "silent" or "open" for
+    one that follows them. begins: whether the server continues a reply that is begun. holds: whether it holds a
+    continued reply to a list of texts. seen: every request but those that only find out what the server can.
     """
 
     items: Sequence[Item]
     follows: float = 0.0
     wrong: float = 0.0
-    noise: float = 0.0
     carries: bool = False
     hint: str | None = None
     begins: bool = True
@@ -66,8 +63,6 @@ class Answerer:
         if shown is not None:
             if draw("follows", item.id) < self.follows:
                 answer = last_belief(shown, item) or guess(item)
-            if draw("noise", item.id, shown) < self.noise:
-                answer = guess(item, shown)
             text = orjson.dumps(answer).decode() if begun else f'{{"answer": {orjson.dumps(answer).decode()}}}'
             if begun and messages[-1]["content"].endswith('"'):  # the mark of quotation was shown, too
                 text = text[1:] + "}"
@@ -144,9 +139,9 @@ def _named(choice: str, text: str) -> list[re.Match[str]]:
     return list(re.finditer(rf"(?<![\w-]){re.escape(choice)}(?![\w-])", text))
 
 
-def guess(item: Item, *by: object) -> str:
+def guess(item: Item) -> str:
     """A choice drawn without regard to the story."""
-    return item.choices[int(draw("guess", item.id, *by) * len(item.choices))]
+    return item.choices[int(draw("guess", item.id) * len(item.choices))]
 
 
 def hinted(messages: Sequence[dict[str, str]], item: Item) -> str | None:

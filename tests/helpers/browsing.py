@@ -8,7 +8,6 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import axe_playwright_python
 import uvicorn
 from fastapi import FastAPI
 
-from tests.conftest import Endpoint, running
 from tests.helpers.command import TOMSERVE, environment
 from tests.helpers.queues import until
 from tomserve.web.app import make_app
@@ -201,15 +199,3 @@ class Started:
             self.process.kill()
             said = self.process.communicate()[1]
         return self.process.returncode, said
-
-
-@contextlib.contextmanager
-def beside() -> Iterator[Endpoint]:
-    """An endpoint that another thread begins, as playwright has an event loop in this one."""
-    with ThreadPoolExecutor(1) as pool:
-        begun = running()
-        server = pool.submit(begun.__enter__).result()
-        try:
-            yield server
-        finally:
-            pool.submit(begun.__exit__, None, None, None).result()

@@ -24,6 +24,12 @@ def environment(runs: Path) -> dict[str, str]:
     return {**kept, "TOMSERVE_RUNS": str(runs), "PYTHONUNBUFFERED": "1"}
 
 
+def started(runs: Path, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """Start `tomserve ARGUMENTS` in a process of its own, which says what it says in that file."""
+    with log.open("w") as output:
+        return subprocess.Popen([*TOMSERVE, *arguments], env=environment(runs), stdout=output, stderr=subprocess.STDOUT)
+
+
 def tomserve(runs: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*TOMSERVE, *arguments], env=environment(runs), capture_output=True, text=True, timeout=500, check=False

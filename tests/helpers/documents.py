@@ -87,19 +87,6 @@ def files(page: str) -> dict[str, str]:
     return {**dict(found), **named}
 
 
-def printed(page: str) -> list[str]:
-    """What a page shows of what its commands print, in order: each stretch without a gap, which a line of three dots
-    is, with single spaces."""
-    blocks = re.findall(r"^```text\n(.*?)^```", page, re.S | re.M)
-    parts = [" ".join(part.split()) for block in blocks for part in re.split(r"^\.\.\.$", block, flags=re.M)]
-    return [part for part in parts if part]
-
-
-def pictures(page: str) -> list[str]:
-    """The drawings that a page shows, as it names them."""
-    return re.findall(r"^```\{(?:figure|image)\} (\S+\.svg)$", page, re.M)
-
-
 def put(words: list[str], *options: str) -> None:
     """Give these options and their values in a command, in place of those that it has."""
     for option, value in zip(options[::2], options[1::2], strict=True):

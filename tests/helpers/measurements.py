@@ -95,13 +95,12 @@ def items(count: int = 12) -> list[Item]:
 
 
 def measured_run(folder: Path, *, model: str = "tiny", finished: bool = True, **more: Any) -> Path:
-    """A measured run in that folder. more: parameters of MeasuredRun.open that are other than usual."""
+    """A measured run in that folder. more: see `opened`."""
     given: dict[str, Any] = {
-        **{"study": NAME, "model": model, "revision": "sha256:0", "benchmark": "items", "benchmark_digest": "sha256:1"},
-        **{"settings": {"depths": [1, 2], "folds": 5}, "environment": {"device": "cpu", "torch": "2.1"}},
-        **{"command": f"tomserve measure {model} --items items", **more},
+        **{"model": model, "revision": "sha256:0", "benchmark": "items", "settings": {"depths": [1, 2], "folds": 5}},
+        **{"environment": {"device": "cpu", "torch": "2.1"}, "command": f"tomserve measure {model} --items items"},
     }
-    with MeasuredRun.open(folder, **given) as run:
+    with opened(folder, **{**given, **more}) as run:
         run.write_items(items())
         if finished:
             run.finish(table(folder.name, model))
@@ -115,10 +114,10 @@ JAR_ITEMS = [
 ]
 
 
-def opened(folder: Path, **changed: object) -> MeasuredRun:
+def opened(folder: Path, **changed: Any) -> MeasuredRun:
     """A measured run of three layers that is open. changed: parameters that are other than usual."""
-    given: dict[str, object] = {
-        **{"study": "depths", "model": "m", "revision": "r1", "benchmark": "b", "benchmark_digest": "sha256:1"},
+    given: dict[str, Any] = {
+        **{"study": NAME, "model": "m", "revision": "r1", "benchmark": "b", "benchmark_digest": "sha256:1"},
         **{"settings": LAYERS, "environment": {"torch": "2.1"}, **changed},
     }
-    return MeasuredRun.open(folder, **given)  # type: ignore[arg-type]
+    return MeasuredRun.open(folder, **given)

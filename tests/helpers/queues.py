@@ -2,9 +2,7 @@
 
 import contextlib
 import os
-import shutil
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,13 +11,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import redis
 
 from tests.conftest import Endpoint, make_item
 from tomserve.content.paths import runs_root
 from tomserve.items import write_items
 from tomserve.runs.journal import read_rows
-from tomserve.serving.server import free_port
 from tomserve.web import jobs, run_index
 from tomserve.web.jobs import Worker
 from tomserve.web.queue import Queue
@@ -95,34 +91,6 @@ def asked(name: str) -> list[tuple[Any, ...]]:
     path = runs_root() / name / "responses.jsonl"
     found = [row for _, row in read_rows(path)] if path.exists() else []
     return sorted((row["item"], row["strategy"], row.get("turn", 0), row.get("sample", 0)) for row in found)
-
-
-@contextlib.contextmanager
-def redis_server(folder: Path) -> Iterator[str]:
-    """A Redis that keeps nothing on the disk; yields its address. The test is skipped where there is none."""
-    program = shutil.which("redis-server")
-    if program is None:
-        if os.environ.get("NEED_REDIS"):
-            pytest.fail("redis-server is missing, and NEED_REDIS is set")
-        pytest.skip("needs redis-server")
-    port = free_port()
-    process = subprocess.Popen(
-        [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(folder)],
-        stdout=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        client = redis.Redis(port=port)
-
-        def answers() -> bool:
-            with contextlib.suppress(redis.RedisError):
-                return bool(client.ping())
-            return False
-
-        until(answers, "Redis")
-        yield f"redis://127.0.0.1:{port}/0"
-    finally:
-        process.terminate()
-        process.wait()
 
 
 class Played:

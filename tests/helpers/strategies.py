@@ -40,14 +40,6 @@ def talk(strategy: Strategy, item: Item, reply: Callable[[Turn], str | Reply]) -
     return asked, conversation
 
 
-def shown(turns: list[Turn]) -> str:
-    """The turns as a text that people can read and compare: every message under its turn's number and its role."""
-    lines = []
-    for turn in turns:
-        lines += [f"[{turn.number} {message['role']}]\n{message['content']}" for message in turn.messages]
-    return "\n".join(lines) + "\n"
-
-
 @cache
 def items() -> dict[str, Item]:
     """A perturbed false belief, a Hi-ToM question of order 2, and an own item that does not offer "unknown"."""

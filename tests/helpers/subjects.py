@@ -5,10 +5,8 @@ map      A perspective-taking map exists and carries the answer. What others bel
          B, and the answer is read from B. So moving A as the map says changes the answer. Going the same distance
          towards the state of the twin told to "you" does not: that state lies far off, because it is LOUD about how
          "you" feel, which differs from story to story and has no part in the map.
-product  No such map can exist. What others believe is written as a code times a sign that differs from story to story,
-         what "you" believe as a code that has nothing to do with it. The last block multiplies code and sign, and the
-         answer is read from both. Putting the state of "you" there works, but no linear map relates the two.
-shared   Whose belief it is makes no difference: both are written into B, and names say nothing. A patch, or W = I, does all that a map does.
+shared   Whose belief it is makes no difference: both are written into B, and names say nothing. A patch, or W = I, does
+         all that a map does.
 deaf     The story makes no difference: of the labels that are offered, some are always preferred to others.
 
 In all of them the first block's attention is uniform, so that the last token gets the sum over what all tokens say; the
@@ -16,7 +14,6 @@ blocks in the middle do nothing; only phrases such as "fills it with tea", which
 (see tests.helpers.mechanism). Noticing weighs three times as much as what was put there, so that it decides.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,18 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.helpers.mechanism import FAMILIES, FEELINGS, FILLERS, NAMES, PHRASES
-from tomserve.causal.activations import Answers, Prompt, Readings
 from tomserve.items import UNKNOWN
 
 Floats = NDArray[np.float64]
-Kind = Literal["map", "product", "shared", "deaf"]
+Kind = Literal["map", "shared", "deaf"]
 
 LAYERS, WIDTH, CODE, CONTEXT = 4, 64, 8, 1024
-CONST, PAD, LOUD, SIGN, THEY = range(5)
-A, B, D, REAL = (slice(5 + n * CODE, 5 + (n + 1) * CODE) for n in range(4))
-NOISE = slice(5 + 4 * CODE, WIDTH)
+CONST, PAD, LOUD, THEY = range(4)
+A, B, OFFERED, REAL = (slice(4 + n * CODE, 4 + (n + 1) * CODE) for n in range(4))
+NOISE = slice(4 + 4 * CODE, WIDTH)
 """Where what stands in the residual stream. CONST: the last token of every prompt alone; PAD: what makes all embeddings
-equally long; D: the product; REAL: what is really so; NOISE: names, which say nothing."""
+equally long; OFFERED: what the deaf one does not hear; REAL: what is really so; NOISE: names, which say nothing."""
 
 NORM, GAIN, NOTICED, TOKENS = 25.0, 6.0, 3.0, 220
 """The norm of every embedding, the gain of the map, the weight of noticing, and a usual number of tokens of a prompt."""
@@ -97,12 +93,12 @@ def tokenizer() -> Any:
     return fast
 
 
-def _roles(family: str) -> dict[str, tuple[str, int]]:
-    """What a phrase says, by its beginning: its role, and the sign that goes with its wording."""
+def _roles(family: str) -> dict[str, str]:
+    """The role of what a phrase says, by its beginning."""
     words = PHRASES[family]
     roles = {"put": words.put, "you_put": words.you_put, "saw": words.saw, "you_saw": words.you_saw}
     roles |= {"missed": words.missed, "changed": (words.changed,)}
-    return {text: (role, (1, -1)[place]) for role, texts in roles.items() for place, text in enumerate(texts)}
+    return {text: role for role, texts in roles.items() for text in texts}
 
 
 def codes(count: int, rng: np.random.Generator) -> Floats:
@@ -119,10 +115,10 @@ def _weights(kind: Kind, vocabulary: dict[str, int], seed: int, gain: float) -> 
     """All weights that are not zero, by their names in the checkpoint."""
     rng = np.random.default_rng(seed)
     labels = [label for family in FAMILIES.values() for label in family]
-    theirs, others = codes(len(labels), rng), codes(len(labels), rng)
+    theirs = codes(len(labels), rng)
     left, right = (np.linalg.qr(rng.normal(size=(CODE, CODE)))[0] for _ in range(2))
     matrix = left @ np.diag(gain * np.linspace(0.8, 1.25, CODE)) @ right  # M: B = M A
-    yours = {"map": theirs @ matrix.T, "deaf": theirs @ matrix.T, "shared": theirs, "product": GAIN * others}[kind]
+    yours = theirs if kind == "shared" else theirs @ matrix.T
 
     said = np.zeros((len(vocabulary), WIDTH))
     for name in NAMES if kind != "shared" else ():
@@ -130,15 +126,14 @@ def _weights(kind: Kind, vocabulary: dict[str, int], seed: int, gain: float) -> 
     for place, feeling in enumerate(FEELINGS if kind == "map" else ()):
         said[vocabulary[feeling], LOUD] = (1, -1)[place % 2] * (0.8 + 0.2 * place / len(FEELINGS)) * NORM
     for family, own in FAMILIES.items():
-        for beginning, (role, sign) in _roles(family).items():
+        for beginning, role in _roles(family).items():
             for label in own:
                 place, row = labels.index(label), said[vocabulary[f"{beginning} {label}"]]
                 weight = {"put": 1, "you_put": 1, "saw": NOTICED, "you_saw": NOTICED}.get(role, 0)
                 if role.startswith("you_") or kind == "shared":
-                    row[D if kind == "deaf" else B] = weight * yours[place]
+                    row[OFFERED if kind == "deaf" else B] = weight * yours[place]
                 else:
-                    row[A] = weight * theirs[place] * (sign if kind == "product" else 1)
-                    row[SIGN] = sign if role == "put" and kind == "product" else 0
+                    row[A] = weight * theirs[place]
                 row[REAL] = theirs[place] if role == "changed" else 0
     if kind == "deaf":
         for place, label in enumerate(labels):
@@ -151,7 +146,7 @@ def _weights(kind: Kind, vocabulary: dict[str, int], seed: int, gain: float) -> 
         "model.layers.0.self_attn.v_proj.weight": np.eye(WIDTH),
         "model.layers.0.self_attn.o_proj.weight": heard,
         **_last_block(kind, matrix),
-        "lm_head.weight": _head(kind, vocabulary, theirs, yours, matrix),
+        "lm_head.weight": _head(kind, vocabulary, theirs, matrix),
     }
 
 
@@ -159,8 +154,7 @@ def _last_block(kind: Kind, matrix: Floats) -> dict[str, Floats]:
     """The weights of the last block's MLP, whose unit i adds down[:, i] * silu(gate[i] h) * (up[i] h), where h is the
     state over its root mean square (about NORM / sqrt(WIDTH)).
 
-    A gate that reads CONST is open to the same degree for all prompts, so that its unit is linear. Two units with
-    opposite gates and ups make an exact product, because silu(s) - silu(-s) = s.
+    A gate that reads CONST is open to the same degree for all prompts, so that its unit is linear.
     """
     gate, up = np.zeros((2, 2 * CODE, WIDTH))
     down = np.zeros((WIDTH, 2 * CODE))
@@ -168,15 +162,11 @@ def _last_block(kind: Kind, matrix: Floats) -> dict[str, Floats]:
     if kind == "map":
         gate[:CODE, CONST], up[:CODE, A] = 1, np.eye(CODE)
         down[B, :CODE] = matrix * usual**2 / NORM
-    if kind == "product":
-        gate[:CODE, SIGN], gate[CODE : 2 * CODE, SIGN] = 1, -1
-        up[:CODE, A], up[CODE : 2 * CODE, A] = np.eye(CODE), -np.eye(CODE)
-        down[D, :CODE] = down[D, CODE : 2 * CODE] = np.eye(CODE) * usual**2
     layer = f"model.layers.{LAYERS - 1}.mlp"
     return {f"{layer}.gate_proj.weight": gate, f"{layer}.up_proj.weight": up, f"{layer}.down_proj.weight": down}
 
 
-def _head(kind: Kind, vocabulary: dict[str, int], theirs: Floats, yours: Floats, matrix: Floats) -> Floats:
+def _head(kind: Kind, vocabulary: dict[str, int], theirs: Floats, matrix: Floats) -> Floats:
     """How logits are read: "unknown" has 0, every other word a negative constant, a label what is said for it."""
     head = np.zeros((len(vocabulary), WIDTH))
     head[:, CONST] = -1 / NORM
@@ -185,43 +175,10 @@ def _head(kind: Kind, vocabulary: dict[str, int], theirs: Floats, yours: Floats,
     for place, label in enumerate(labels):
         row = head[vocabulary[label]]
         row[CONST] = 0
-        if kind == "product":
-            row[B], row[D] = yours[place] / GAIN**2, theirs[place]
-        else:
-            row[B] = np.linalg.inv(matrix).T @ theirs[place] if kind == "map" else theirs[place]
+        row[B] = np.linalg.inv(matrix).T @ theirs[place] if kind == "map" else theirs[place]
     return head
 
 
 def _liking(place: int) -> float:
     """How much the deaf subject likes the label of that place, from 1 to 3, in no order that the stories know."""
     return 1 + 2 * (place * 7 % 24) / 23
-
-
-class PlainBackend:
-    """A checkpoint run by transformers in the plainest way: whole prompts, nothing cached. An oracle for tests."""
-
-    def __init__(self, folder: Path, batch: int = 32) -> None:
-        import torch
-        from transformers import AutoModelForCausalLM
-
-        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-        self.batch = batch
-
-    def run(self, prompts: Sequence[Prompt]) -> Readings:
-        """The states and answers of all prompts. Shorter ones are filled up behind their last token, where nothing
-        sees it."""
-        import torch
-
-        states, chosen, top = list[Any](), np.full((len(prompts), max(len(p.choices) for p in prompts)), np.nan), []
-        for start in range(0, len(prompts), self.batch):
-            some = prompts[start : start + self.batch]
-            longest, rows = max(len(one.tokens) for one in some), torch.arange(len(some))
-            last = torch.tensor([len(one.tokens) - 1 for one in some])
-            with torch.no_grad():
-                filled = torch.tensor([[*one.tokens, *[0] * (longest - len(one.tokens))] for one in some])
-                output = self.model(filled, output_hidden_states=True)
-            states += [*torch.stack([one[rows, last] for one in output.hidden_states[1:]], 1).numpy()]
-            for place, (prompt, logits) in enumerate(zip(some, output.logits[rows, last].numpy(), strict=True), start):
-                chosen[place, : len(prompt.choices)] = logits[list(prompt.choices)]
-                top.append(int(logits.argmax()))
-        return Readings(np.stack(states), Answers(chosen.astype(np.float32), np.array(top, np.int64)))

@@ -5,9 +5,7 @@ from typing import Any
 from unittest import mock
 
 import orjson
-import pytest
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from tests.helpers.examples import change_manifest, copied_run
@@ -65,29 +63,6 @@ def signed_in(app: FastAPI, name: str) -> TestClient:
     answer = found.post("/login", data={"name": name, "password": PASSWORDS[name]}, follow_redirects=False)
     assert answer.status_code == 303, answer.text
     return found
-
-
-def routes() -> list[tuple[str, str]]:
-    """Method and path of every route of a workbench, pages included."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("TOMSERVE_RUNS", "/nonexistent")
-        found = []
-        from tomserve.web import app
-        from tomserve.web.routes import api
-
-        for router in (api.router, *app.PAGES):
-            for route in router.routes:
-                assert isinstance(route, APIRoute)
-                found += [(method, route.path) for method in sorted(route.methods)]
-        return found
-
-
-def filled(path: str, name: str = "mine") -> str:
-    """The path of a route with that name in it."""
-    path = path.replace("{name:path}", name).replace("{id}", "0" * 12)
-    for one in ("{action}", "{where}", "{what}"):
-        path = path.replace(one, "pause")
-    return path.replace("{benchmark}", "items").replace("{", "").replace("}", "").replace(":path", "")
 
 
 def by_python(app: FastAPI) -> Workbench:

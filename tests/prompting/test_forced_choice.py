@@ -114,13 +114,3 @@ def test_only_the_last_tokens_are_kept() -> None:
     tokens, skipped = read_prompt_logprobs([None, *({str(n): logprob(str(n), -1)} for n in range(KEPT + 9))])
     assert (len(tokens or ()), skipped) == (KEPT, 10)
     assert (tokens or [])[0] == ("9", -1.0)
-
-
-def test_strange_tokens() -> None:
-    half = {"5": logprob("\N{REPLACEMENT CHARACTER}", -1)}  # of a character: told by its number
-    wanted = [(half, ("<5>", -1.0)), ({"5": logprob("", -1)}, ("<5>", -1.0)), ({"5": {}}, ("<5>", None))]
-    wanted += [({"5": logprob("a", value)}, ("a", None)) for value in (None, "-1")]
-    for entry, token in wanted:
-        assert read_prompt_logprobs([entry]) == ([token], 0)
-    for entries in ([{}], ["a"], [[1]], {"a": 1}, "text", [{"5": "x"}]):
-        assert read_prompt_logprobs(entries) == (None, 0), "it is no list of tokens"

@@ -127,13 +127,3 @@ def program(item, ask):
         talk(made(tmp_path / "b", program, limits.format(6, 6)), make_item(), lambda turn: "x")
     with pytest.raises(ConfigError, match="wants more than 5 calls for one question"):
         talk(made(tmp_path / "c", program, limits.format(5, 7)), make_item(), lambda turn: "x")
-
-
-def test_a_shared_turn_of_a_program_sees_the_story_and_what_it_is_handed(tmp_path: Path) -> None:
-    turns = TURNS.replace("{name: view", "{name: view, shared_by: story")
-    program = "def program(item, ask):\n    yield ask('view', person='Bo')\n    yield ask('answer', views=[])\n"
-    strategy = made(tmp_path / "p", program, turns)
-    assert strategy.turn(make_item()) == strategy.turn(make_item(question="What does Cleo think?"))
-    (tmp_path / "p/view.user.j2").write_text("{{ question }}")
-    with pytest.raises(ContentError, match=r"view\.user\.j2:1: .*'question' is undefined; known here: story, person"):
-        Strategy(tmp_path / "p").turn(make_item())

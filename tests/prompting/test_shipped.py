@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from tests.conftest import ROOT, fill, make_item
-from tests.helpers.strategies import READERS, items, scripted, shown, talk
+from tests.helpers.strategies import READERS, items, scripted, talk
 from tomserve import benchmarks
 from tomserve.benchmarks import load
 from tomserve.benchmarks.hitom.events import Move, Place, Story, read_question
@@ -25,7 +25,6 @@ from tomserve.prompting.folder import TurnFile
 from tomserve.prompting.persons import people_of
 from tomserve.prompting.strategy import VARIABLES, Strategy, list_strategies
 from tomserve.scoring.answers import read_reply
-from tomserve.scoring.labels import LetteredChoices
 
 TEXTS = ROOT / "tests/data/prompts"
 
@@ -62,6 +61,14 @@ PUBLISHED = [
     if name not in (*FIRST, *OFFICIAL) and name.partition("_")[0] in benchmarks.names()
 ]
 """Further strategies of one published benchmark each; the tests of that benchmark have their requests."""
+
+
+def shown(turns: list[Turn]) -> str:
+    """The turns as a text that people can read and compare: every message under its turn's number and its role."""
+    lines = []
+    for turn in turns:
+        lines += [f"[{turn.number} {message['role']}]\n{message['content']}" for message in turn.messages]
+    return "\n".join(lines) + "\n"
 
 
 def text_of(name: str) -> str:
@@ -116,13 +123,6 @@ def test_a_letter_stands_for_the_option_beside_it(name: str, kind: str) -> None:
     for text in ("B", '{"answer": "Q"}', '{"answer": ["A"]}', "[1]", "null", '{"answer": "A'):
         _, conversation = talk(strategy, item, lambda turn, text=text: text)
         assert conversation.conclusion == text, "what gives no letter is left as it is"
-
-
-@pytest.mark.parametrize("name", LETTERED)
-def test_more_options_than_letters_are_refused_in_one_line(name: str) -> None:
-    choices = [f"the drawer with number {n}" for n in range(27)]
-    with pytest.raises(ConfigError, match="options: found 27; letters stand for at most 26"):
-        talk(Strategy.load(name), make_item(choices=choices, answer=choices[0], gold=None), lambda turn: "A")
 
 
 ASKED = ("What is in the jar?", "What does Ada think is in it?", "Where does Ada think Bo thinks it is?")
@@ -226,11 +226,3 @@ def test_bigtom_is_asked_as_its_authors_did() -> None:
     assert turns[0].messages[1]["content"].strip() == f"{shown}\nThought: Let's think step by step:"
     assert [message["role"] for message in turns[1].messages] == ["system", "user", "assistant", "user"]
     assert turns[1].messages[-1]["content"].strip() == "Write the answer as <option>) <answer>\nAnswer:"
-
-
-@pytest.mark.parametrize("form", ["Answer:{key}{label}", "Answer: {key} {label}", "{key}", "{key} {label}", "{label}"])
-def test_replies_in_the_published_form_are_read(form: str) -> None:
-    item = next(benchmarks.load("bigtom", SMALL))
-    choices = LetteredChoices(item.choices)
-    for key, label in zip(("a)", "b)"), choices, strict=True):
-        assert read_reply(form.format(key=key, label=label), choices).answer == label

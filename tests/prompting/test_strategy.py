@@ -6,7 +6,6 @@ import re
 import shutil
 from collections import Counter
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 
 import orjson
@@ -20,7 +19,7 @@ from tomserve.errors import ConfigError, ContentError
 from tomserve.items import UNKNOWN, Item, read_items
 from tomserve.prompting import strategy
 from tomserve.prompting.conversation import Reply
-from tomserve.prompting.strategy import Strategy, list_strategies
+from tomserve.prompting.strategy import Strategy
 
 
 def test_a_strategy_of_one_turn_is_a_conversation_of_one_turn() -> None:
@@ -59,12 +58,6 @@ def test_unknown_strategy_and_missing_parts(tmp_path) -> None:
     (tmp_path / "strategy.yaml").write_text("schema: 1\ndescription: x\nmax_tokens: 5\n")
     with pytest.raises(ContentError, match=r"user.j2: is missing"):
         Strategy.load(f"{tmp_path}/")
-
-
-def test_more_choices_than_letters_are_offered_without() -> None:
-    choices = [f"box_{number}" for number in range(27)]
-    turn = Strategy.load("hitom_vanilla").turn(make_item(choices=choices, answer="box_3", gold=None))
-    assert turn.messages[1]["content"].endswith("Choices: " + ", ".join(choices))
 
 
 def test_a_benchmark_names_its_own_strategies() -> None:
@@ -126,12 +119,6 @@ def test_shipped_ones_say_where(name: str, turn: str | None, field: str | None, 
     assert (found.turn, found.field, found.marks) == (turn, field, marks)
 
 
-def test_what_stands_behind_the_answer_is_not_marked() -> None:
-    for name in ("hitom_cot", "vanilla", "cot", "cot_1", "forced_choice"):
-        assert name in list_strategies()
-        assert Strategy.load(name).reasoning is None
-
-
 def test_the_mark_shapes_no_request_and_so_is_no_part_of_the_digest(tmp_path: Path) -> None:
     plain = Strategy(write_strategy(tmp_path / "a" / "mine", TWO, TURNS))
     marked = Strategy(write_strategy(tmp_path / "b" / "mine", TWO, f"{TURNS}reasoning: {{turn: think}}\n"))
@@ -142,14 +129,10 @@ def test_the_mark_shapes_no_request_and_so_is_no_part_of_the_digest(tmp_path: Pa
     ("files", "config", "said"),
     [
         (ONE, "reasoning: {}", "expected one of `turn: NAME`, `field: NAME` and `marks: [BEFORE, AFTER]`"),
-        (ONE, "reasoning: {field: why, marks: [a, b]}", "expected one of `turn: NAME`"),
         (ONE, "reasoning: {turn: think}", "unknown turn 'think'"),
         (TWO, f"{TURNS}reasoning: {{turn: thinks}}", "unknown turn 'thinks'; did you mean 'think'"),
         (TWO, f"{TURNS}reasoning: {{turn: answer}}", "one before the turn that answers"),
         (TWO, f"{TURNS}reasoning: {{field: why}}", "a strategy of several turns names the turn that reasons"),
-        (ONE, "reasoning: {marks: [a]}", "reasoning"),
-        (ONE, 'reasoning: {marks: ["", b]}', "reasoning"),
-        (ONE, "reasoning: think", "reasoning"),
     ],
 )
 def test_a_mistake_names_file_and_field(tmp_path: Path, files: dict[str, str], config: str, said: str) -> None:
@@ -206,40 +189,6 @@ def test_all_questions_about_a_story_show_one_demonstration_and_all_come_up(name
     strategies = [Strategy.load(one) for one in ROTATING]  # a difference between two is none between demonstrations
     for item, which in random.Random(1).sample(drawn(name), 20):
         assert {demonstration(strategy, item) for strategy in strategies} == {which}
-
-
-def test_prompts_that_show_the_same_stand_together() -> None:
-    strategy = Strategy.load("cot")
-    ordered = sorted(dataset("perturbed"), key=strategy.order)
-    seen = [demonstration(strategy, item) for item in ordered[::4]]
-    assert sum(one != other for one, other in pairwise(seen)) == ALTERNATIVES - 1
-
-
-def test_a_strategy_tells_all_beginnings_that_a_prompt_may_have() -> None:
-    strategy, item = Strategy.load("cot"), make_item()
-    openings = strategy.openings(item)
-    assert len(openings) == ALTERNATIVES
-    assert [*strategy.turn(item).messages[:-1]] in openings
-    assert Strategy.load("vanilla_1").openings(item) == [[Strategy.load("vanilla_1").turn(item).messages[0]]]
-
-
-@pytest.mark.parametrize("role", [True, False])
-def test_a_replaced_part_holds_for_demonstrations_too(role: bool) -> None:
-    parts = {
-        "cot/user": "Q: {{ question }} {{ story | length }}",
-        "cot/reply": "So: {{ answer }}",
-        "system": "Be brief.",
-    }
-    strategy = Strategy.load("cot", overrides=parts, system_role=role)
-    for number in range(12):
-        *opening, question, reply, last = (message["content"] for message in strategy.turn(make_item(number)).messages)
-        shown_item = next(item for item in shown() if question.endswith(f"Q: {item.question} {len(item.story)}")
-                          and reply == f"So: {item.answer}")  # fmt: skip
-        assert shown_item.id.startswith("form/")
-        assert opening == (["Be brief."] if role else [])
-        assert question.startswith("Q: " if role else "Be brief.\n\nQ: ")
-        assert last == f"Q: {make_item().question} 3"
-    assert strategy.digest != Strategy.load("cot", system_role=role).digest
 
 
 def copied(tmp_path: Path) -> Path:

@@ -13,7 +13,6 @@ import jinja2.sandbox
 import jsonschema
 import orjson
 import pytest
-from aiohttp import web
 
 from tests.conftest import Endpoint, Outcome, completion, fill, make_item
 from tests.helpers.command import journal
@@ -32,9 +31,7 @@ VARIABLES: dict[str, Any] = {
 TEXTS = [
     "{% for one in story %}{{ loop.index0 }}|{{ loop.index }}{{ ', ' if not loop.last }}{% endfor %}",
     "{% for one in story %}{% set mine = loop %}{{ mine.index }}{{ loop.index }}{% endfor %}",
-    "{% for one in story %}{{ loop['index'] }}{{ loop.index }}{% endfor %}",
     "{% for one in story %}{{ loop.index }}{% include 'round.j2' %}{% endfor %}",
-    "{% for one in story recursive %}{{ loop.index }}{{ loop.depth }}{% endfor %}",
     "{% for one in story %}{{ loop.cycle('a', 'b') }}{{ loop.index }}{% endfor %}",
 ]
 
@@ -139,26 +136,18 @@ def test_chains_of_the_story_pass_and_no_others(judge: Callable[..., bool], leng
 QUESTIONS = {
     "Where does Ann think Bo thinks the pen is?": ["Ann", "Bo"],
     "Where does Anne think that Sally searches for the marble?": ["Anne", "Sally"],
-    "Where does Anne think Sally will look for the marble?": ["Anne", "Sally"],
     "Where will Sally look for the marble?": ["Sally"],
     "Where is the marble really?": [],
     "At the end of the story, what is really in the drum?": [],
-    "At the end of the story, on top of what does Linh believe the compass is lying?": ["Linh"],
-    "What will Noor do?": ["Noor"],
     "Does Azola believe the package contains the book she ordered or a scarf?": ["Azola"],
-    "Yoshi, Does Yoshi believe the sand pattern is perfectly raked?": ["Yoshi"],
-    "Does Ann believe the machine will open the door?": ["Ann"],
-    "Does Carlos believe he knows what is in the box?": ["Carlos"],
     "What does the old nurse believe is in the jar?": ["the old nurse"],
     "Is Ann Smith aware that the pen is gone?": ["Ann Smith"],
     "What does Dr. Ito think Jean-Luc believes Ann-Marie wants?": ["Dr. Ito", "Jean-Luc", "Ann-Marie"],
     "Where does Élodie think Özil believes it is?": ["Élodie", "Özil"],
     "What does Ann's brother think?": ["Ann's brother"],
     "What is the belief of Lily in scenario 2?": ["Lily"],
-    "What is Lily's intention?": ["Lily"],
     "In Lily's opinion, where is it?": ["Lily"],
     "What does she think is in the box?": ["she"],
-    "On Monday, does Ann think Bo knows?": ["Ann", "Bo"],
     "Where does Ann think Bo expects Cleo believes Dov thinks it is?": ["Ann", "Bo", "Cleo", "Dov"],
 }
 
@@ -249,19 +238,6 @@ def test_what_cannot_be_switched(endpoint: Endpoint, ask: Ask, model: str, think
     done = ask("--thinking", thinking)
     assert (done.code, endpoint.requests) == (2, [])
     assert said in done.err
-
-
-def test_a_server_without_a_reasoning_parser_is_found_out_first(endpoint: Endpoint, ask: Ask) -> None:
-    error = {"message": "thinking_token_budget is set but reasoning_config is not configured."}
-    endpoint.script = lambda body, number: web.json_response({"error": error}, status=400)
-    done = ask()
-    assert (done.code, endpoint.requests) == (2, [])
-    assert "add --reasoning-parser to its vLLM, or give --thinking off" in done.err
-
-
-def test_a_context_without_room_for_thinking(endpoint: Endpoint, ask: Ask) -> None:
-    endpoint.max_model_len = 4096
-    assert "or lower --max-tokens or --thinking" in ask().err
 
 
 def test_a_thought_that_fills_the_reply_is_no_answer(endpoint: Endpoint, ask: Ask, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ for tests/docs/test_gallery.py."""
 import base64
 import io
 import re
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tests.conftest import Cli
 from tests.helpers.every_study import score_table
 from tests.helpers.examples import copied_example
 from tests.helpers.outcomes import passes, refuses
-from tests.helpers.papers import alike, compiled, fonts, of_pdf, shown, size, text
+from tests.helpers.papers import compiled, needed, text
 from tomserve.reporting import figure_export
 from tomserve.reporting.figure_export import INCHES, LEAST, font_style, missing_letters, write_figures
 from tomserve.reporting.html import figures as html_figures
@@ -50,6 +51,22 @@ def smallest(svg: Path) -> float:
         float(one.get("font-size", root.attrib["font-size"])) for one in root.iter("{http://www.w3.org/2000/svg}text")
     ]
     return unit * min(texts)
+
+
+def fonts(pdf: Path) -> list[tuple[str, bool]]:
+    """The fonts of a PDF, each with whether it lies in the file."""
+    needed("pdffonts")
+    lines = subprocess.run(["pdffonts", pdf], capture_output=True, text=True, check=True).stdout.splitlines()
+    return [(line.split()[0], line[lines[1].index("-", 60) :].split()[-5] == "yes") for line in lines[2:]]
+
+
+def size(pdf: Path) -> tuple[float, float]:
+    """How wide and how high the first page of a PDF is, in points."""
+    needed("pdfinfo")
+    told = subprocess.run(["pdfinfo", pdf], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"^Page size:\s+([\d.]+) x ([\d.]+) pts", told, re.M)
+    assert found is not None, told
+    return float(found[1]), float(found[2])
 
 
 @pytest.fixture(scope="module")
@@ -85,17 +102,6 @@ def test_letters_of_an_svg_can_be_read_and_it_brings_its_font_and_fetches_nothin
         assert not re.findall(r"(?:href|src)=|url\((?!data:|#)", found), one.name
         assert "<script" not in found
         assert "<title>" in found, "what a reader sees who points at a value"
-
-
-@pytest.mark.system
-def test_a_browser_shows_what_the_pdf_shows(printed: Path, browser: Any) -> None:
-    page = browser.new_page(device_scale_factor=2)
-    for name in ("accuracy-1", "heat-1", "controls"):
-        seen = shown(page, (printed / f"1/{name}.svg").read_text())
-        other = of_pdf(printed / f"1/{name}.pdf", seen.shape[1], seen.shape[0])
-        assert alike(seen, other, by=2) > 0.95, name
-        assert alike(seen, other[::-1], by=2) < 0.8, "a picture upside down is told apart"
-    page.close()
 
 
 @pytest.mark.system

@@ -222,15 +222,3 @@ def test_the_warning_comes_before_the_key_is_sent(own: bool, endpoint: Endpoint,
     assert done.code == 0
     assert done.err.count("the API key goes there over plain http") == 1
     assert KEY not in done.err + done.out
-
-
-def test_doctor_knows_the_keys_of_hosts_and_a_folder_that_is_still_to_be_made(cli, tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "not/yet/made"))
-    monkeypatch.setenv("TOMSERVE_KEYS", "api.example.org=READER_KEY,other.example.org=")
-    monkeypatch.setenv("READER_KEY", "sk-0123456789")
-    done = cli("doctor")
-    assert "ok   API key     set for api.example.org by TOMSERVE_KEYS\n" in done.out
-    assert "ok   runs        " in done.out
-    assert "sk-0123456789" not in done.out
-    monkeypatch.delenv("READER_KEY")
-    assert "FAIL API key     TOMSERVE_KEYS: the environment variable READER_KEY is not set" in cli("doctor").out

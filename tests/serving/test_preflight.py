@@ -21,7 +21,7 @@ from tomserve.runs.evaluation import evaluate
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.verification import verify_run
-from tomserve.serving.preflight import PLAIN, learn_adaptations
+from tomserve.serving.preflight import learn_adaptations
 from tomserve.serving.probe import UNLIKELY, Probe
 
 Body = dict[str, Any]
@@ -116,6 +116,7 @@ def nowhere(body: Body) -> Any:
         (NO_MAX, anywhere, (), "on", ("max_completion_tokens",)),
         (first(NO_MAX, NO_HEAT, no_seed), anywhere, (), "on", ("max_completion_tokens", "no_temperature", "no_seed")),
         (BOTH, anywhere, (), "on", ("no_temperature", "no_seed")),
+        (says(400, "only support stream mode", lambda body: not body.get("stream")), anywhere, (), "on", ("stream",)),
         (POSITIVE, anywhere, (), "on", ("no_temperature",)),
         (NO_SYSTEM, anywhere, (), "on", ("system_in_user",)),
         (ALTERNATE, anywhere, (), "on", ("system_in_user",)),
@@ -230,13 +231,6 @@ def test_where_strict_knows_no_prefix_items_the_schema_stays_strict_without_them
     assert "'items': {'anyOf': [{'const': 1, 'type': 'integer'}," in str(adapt(server.bodies[1], [STRICT_LISTS]))
 
 
-def test_a_model_that_thinks_first_is_seen_to_keep_a_schema() -> None:
-    def thinks(body: Body) -> Any:
-        return body.get("guided_json") if body["max_tokens"] > 256 else None
-
-    assert Scripted(NO_FORMAT, thinks).learn() == ("guided_json",)
-
-
 def listing(data: object, code: int = 200, serves: str = "any") -> Answering:
     """A server with this answer to /models, and one that serves `serves` of its chat requests."""
 
@@ -299,14 +293,3 @@ def test_a_model_that_a_list_leaves_out_is_asked_for_where_requests_reach_it() -
     for serves in ("x", "any"):  # another one answers, or one that takes any name
         with listing(others, serves=serves) as server, pytest.raises(ServerError, match="Served there: x, y"):
             Probe(server.url).choose(["m"])
-
-
-def test_a_refusal_holds_the_words_of_the_server_and_the_names_that_it_serves() -> None:
-    said = r"is missing \(HTTP 401: missing credentials for proxy.*--header"
-    with listing(b"missing credentials for proxy", 401) as server, pytest.raises(ServerError, match=said):
-        Probe(server.url).models()
-    with listing({"data": [{"id": "x"}]}, serves="") as server:
-        probe = Probe(server.url)
-        learn_adaptations([probe], "x", [("", PLAIN)], Sampling(), "on")
-        with pytest.raises(ServerError, match="no such model; served there: x"):
-            learn_adaptations([probe], "m", [("", PLAIN)], Sampling(), "on")

@@ -17,13 +17,12 @@ from tests.helpers.command import until
 from tomserve import content
 from tomserve.benchmarks import perturbed, perturbed_2
 from tomserve.errors import MachineError
-from tomserve.items import UNKNOWN, Item
+from tomserve.items import Item
 from tomserve.prompting.strategy import Strategy
 from tomserve.serving import checkpoint
 
 sys.path.insert(0, str(ROOT / "launch/reference"))
 phrases = importlib.import_module("phrases")
-plots = importlib.import_module("plots")
 social = importlib.import_module("social")
 stories = importlib.import_module("stories")
 words = importlib.import_module("words")
@@ -217,14 +216,3 @@ def test_no_eight_words_of_the_worlds_are_those_of_the_release(taught: list) -> 
     assert len(theirs) > 100_000
     assert len(ours) > 2_000
     assert not theirs & ours
-
-
-@pytest.mark.system
-def test_names_and_labels_are_no_words_of_the_release(taught: list) -> None:
-    words = social.released_words()
-    assert {"akosua", "quinoa"} <= words
-    for told in taught:
-        for item in told.items:
-            if item.factors["kind"] in ("belief", "reality") and item.factors["family"] in ("transfer", "contents"):
-                labels = {part for label in item.choices if label != UNKNOWN for part in label.split()}
-                assert labels.isdisjoint(words), item.choices

@@ -78,18 +78,6 @@ def test_dry_run_prints_the_exact_command(cli, no_gpus) -> None:
     assert "CUDA_VISIBLE_DEVICES=2,3 " in two[1]
 
 
-def test_a_cpu_without_instructions_for_bfloat16_serves_in_float32(tmp_path: Path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(sizing, "CPU", tmp_path / "cpuinfo")
-    wanted = ServeOptions("smollm2"), ServeOptions("smollm2", extra=("--dtype", "bfloat16"))
-    for flags, dtypes in (("avx2 fma", ["float32", "bfloat16"]), ("avx2 avx512f", ["bfloat16"] * 2)):
-        sizing.CPU.write_text(f"flags : {flags}")
-        assert [plan_replicas(one, dry=True)[0].preset.dtype for one in wanted] == dtypes
-        said = capsys.readouterr().err
-        assert said.count("smollm2: in float32, as this CPU has no instructions for bfloat16") == dtypes.count(
-            "float32"
-        )
-
-
 @pytest.mark.parametrize(
     ("model", "gpus", "words", "code", "said"),
     [
@@ -119,15 +107,6 @@ def test_a_machine_that_cannot_hold_the_model(cli, no_gpus, monkeypatch: pytest.
     )
     monkeypatch.setattr(sizing, "find_gpus", lambda: [Gpu("A100", 42.9)] * 4)
     refuses(cli("serve", "dbrx"), "spread over 4 of them the weights take 65.8 GB of each, and 34.5 GB")
-
-
-def test_explain_and_list(cli, no_gpus) -> None:
-    said = cli("serve", "dbrx", "--explain").out
-    assert "263 GB / 4 = 65.8 GB a GPU" in said
-    assert "2 x 40 layers x 8 kv heads x 128 numbers x 2 bytes = 163.8 kB, split over the GPUs" in said
-    assert "=> 4 of 8 GPUs (tensor parallel 4): the smallest" in said
-    assert "=> 2 of 8 GPUs" in cli("serve", "dbrx", "--explain", "--gpus", "8xB200").out
-    assert "of 2xL4" in cli("serve", "--list", "--gpus", "2xL4").out
 
 
 def test_a_server_for_everybody_asks_for_a_key(cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,15 +256,6 @@ def test_a_record_of_another_is_not_removed(endpoint: Endpoint) -> None:
         registry.remove_record(path)
         assert path.exists()
         assert registry.records_at([endpoint.url], WaitPolicy()) is not None
-
-
-def test_a_server_that_lives_but_does_not_answer_is_not_forgotten() -> None:
-    path = registry.write_record(9, url="http://127.0.0.1:1/v1", model="a", revision=None, command=[])
-    named = f"a at http://127.0.0.1:1/v1 .pid {os.getpid()} on {socket.gethostname()}. is running but does not answer"
-    (one,) = registry.believed_records()
-    assert one.state == "silent"
-    assert re.match(named, one.silence)
-    assert path.exists()
 
 
 # what is installed

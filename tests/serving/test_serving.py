@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +12,8 @@ import orjson
 import polars as pl
 import pytest
 
-from tests.helpers.command import TOMSERVE, environment, group_of, journal, ready, tomserve, until
-from tests.helpers.forked import Forge
+from tests.helpers.command import children, group_of, journal, ready, started, tomserve, until
 from tests.helpers.mechanism import released
-from tests.helpers.subjects import PlainBackend
 from tomserve.causal.activations import Prompt
 from tomserve.causal.prompts import adapt_strategy, prompt_of
 from tomserve.serving import checkpoint, install
@@ -41,23 +38,20 @@ class Serving:
 
 
 @pytest.fixture(scope="module")
-def serving(tmp_path_factory: pytest.TempPathFactory, forge: Forge) -> Iterator[Serving]:
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     """`tomserve serve reference` with two replicas, of which the last test kills one.
 
     At the end Ctrl-C must end the servers with all their processes and remove the records.
     """
     folder = tmp_path_factory.mktemp("served")
     runs, log, port = folder / "runs", folder / "log", free_port(2)
-    before = forge.forked
-    with log.open("w") as output:
-        command = ["serve", "reference", "--replicas", "2", "--port", str(port)]
-        process = forge.tomserve(*command, runs=runs, stdout=output, stderr=subprocess.STDOUT)
+    process = started(runs, log, "serve", "reference", "--replicas", "2", "--port", str(port))
     servers: list[int] = []
     try:
         assert until(lambda: "Ctrl-C ends" in log.read_text() or process.poll() is not None, 400)
         assert process.poll() is None, log.read_text()[-3000:]
         assert all(ready(runs / ".servers" / f"{port + number}.json") for number in range(2))
-        servers += [one for one in forge.forked if one not in before]
+        servers += children(process.pid)
         assert len(servers) == 2
         assert all(len(group_of(server)) > 1 for server in servers)
         yield Serving(servers, runs, log, port)
@@ -116,8 +110,7 @@ def test_chains_are_edited_and_continued_at_the_very_token(served: Path) -> None
 
 def test_the_next_token_is_the_answer_of_a_real_server(served: Path, tmp_path: Path) -> None:
     """What `tomserve causal` takes for a model's answer, the likeliest choice behind the prompt, is what it is served with."""
-    pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
+    hf, transformers = pytest.importorskip("tomserve.causal.hf.model"), pytest.importorskip("transformers")
     model = checkpoint.reference_folder()
     tokenizer = transformers.AutoTokenizer.from_pretrained(model)
     vanilla = adapt_strategy("vanilla", tokenizer)
@@ -132,7 +125,8 @@ def test_the_next_token_is_the_answer_of_a_real_server(served: Path, tmp_path: P
     done = tomserve(served, "eval", *chosen, "--no-report")
     assert done.returncode == 0, done.stderr
     texts = {row["item"]: row["text"] for row in journal(served / "same")}
-    answers = PlainBackend(model, batch=8).run([prompt for _, prompt in asked]).answers
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(model, dtype="float32")
+    answers = hf.HfBackend(loaded, name="reference", batch=8).run([prompt for _, prompt in asked]).answers
     same = strict = 0
     for (item, prompt), logits, top in zip(asked, answers.logits, answers.top, strict=True):
         choice = item.choices[int(logits[: len(prompt.choices)].argmax())]
@@ -150,9 +144,8 @@ def test_the_next_token_is_the_answer_of_a_real_server(served: Path, tmp_path: P
 
 def test_replicas_one_killed_in_mid_run(serving: Serving, tmp_path: Path) -> None:
     runs, log, port = serving.runs, serving.log, serving.port
-    with (tmp_path / "asked").open("w") as output:
-        ask = [*TOMSERVE, "eval", "--limit", "60", "--concurrency", "4", "--run", "replicas", "--no-report"]
-        asking = subprocess.Popen(ask, env=environment(runs), stdout=output, stderr=subprocess.STDOUT)
+    ask = ("eval", "--limit", "60", "--concurrency", "4", "--run", "replicas", "--no-report")
+    asking = started(runs, tmp_path / "asked", *ask)
     assert until(lambda: len(journal(runs / "replicas")) >= 20 or asking.poll() is not None)
     assert asking.poll() is None, (tmp_path / "asked").read_text()
     os.killpg(serving.servers[1], signal.SIGKILL)

@@ -13,7 +13,7 @@ from tomserve.serving.checkpoint import find_snapshot
 from tomserve.serving.presets import Preset, Shape
 from tomserve.serving.provenance import flag_value
 from tomserve.serving.serve import ServeOptions, plan_replicas
-from tomserve.serving.sizing import IN_FLIGHT, Gpu, choose_layout, describe_model, divides_heads, parse_gpus
+from tomserve.serving.sizing import Gpu, choose_layout, describe_model, divides_heads, parse_gpus
 
 A100 = parse_gpus("8xA100-80GB")
 
@@ -52,17 +52,6 @@ def test_what_is_chosen_fits_and_nothing_smaller_does(name: str, number: int) ->
             assert not other.comfortable or other.pipeline > 1  # which is slower, so only a last resort
         except MachineError:
             continue
-
-
-def test_few_gpus_serve_slowly_rather_than_not_at_all() -> None:
-    preset = Preset.load("qwen3-30b-a3b")
-    layout = choose_layout(preset, A100[:1])
-    assert layout.gpus == 1
-    assert not layout.comfortable
-    assert 0 < layout.questions < IN_FLIGHT
-    assert choose_layout(preset, A100).gpus == 2
-    plain = preset.model_copy(update={"reasoning": None})  # thinking takes the memory
-    assert choose_layout(plain, A100[:1]).comfortable
 
 
 def test_heads_are_divided_and_pipelines_come_last() -> None:
@@ -105,30 +94,14 @@ def test_what_is_on_disk_counts_more_than_the_preset(tmp_path: Path, monkeypatch
     assert find_snapshot(preset.model, "other") is None
 
 
-def test_a_folder_as_model(tmp_path: Path) -> None:
-    folder = write_model(tmp_path / "weights", LLAMA)
-    (folder / "model.safetensors").write_bytes(b"x" * 4096)
-    preset = Preset.load("llama2-70b").model_copy(update={"model": str(folder)})
-    assert describe_model(preset).weights_gb == pytest.approx(4e-6)
-    for odd in ({"text_config": "x"}, {**LLAMA, "attn_config": ["x"]}, {**LLAMA, "num_attention_heads": 99999}):
-        (folder / "config.json").write_bytes(orjson.dumps(odd))
-        choose_layout(preset, A100)
-    (folder / "config.json").write_text("{broken")
-    assert describe_model(preset).weights_gb == 138
-
-
 @pytest.mark.parametrize(
     ("text", "by_node", "name"),
     [
         ("8xA100-80GB", [8], "A100-80GB"),
         ("H200", [1], "H200"),
-        ("2 x NVIDIA L40S", [2], "L40S"),
-        ("2xH100-94GB", [2], "H100-94GB"),
-        ("16X48GB", [16], "48GB"),
         ("8×H100 SXM5", [8], "H100"),
         ("2x8xA100-40GB", [8, 8], "A100-40GB"),
         ("2 x 8 x NVIDIA A100-SXM4-80GB", [8, 8], "A100-80GB"),
-        ("2x4x24GB", [4, 4], "24GB"),
         ("1x8xH100", [8], "H100"),
     ],
 )
@@ -137,15 +110,6 @@ def test_gpus_as_users_write_them(text: str, by_node: list[int], name: str) -> N
     assert {gpu.name for gpu in found} == {name}
     assert [gpu.node for gpu in found] == [node for node, count in enumerate(by_node) for _ in range(count)]
     assert found[0].memory_gb > 20
-
-
-def test_an_unknown_gpu_of_known_memory() -> None:
-    (gpu,) = parse_gpus("XYZ-48GB")
-    assert gpu.memory_gb == pytest.approx(48 * 1.073741824 * 0.97)
-    assert gpu.compute is None
-    assert gpu.bfloat16
-    assert not gpu.batch_invariant
-    assert parse_gpus("H100-94GB")[0].batch_invariant
 
 
 @pytest.mark.parametrize(
@@ -174,12 +138,9 @@ def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "gpus", "expected"),
     [
         ("qwen3-235b-a22b", "2x8xA100-40GB", (8, 2, 2)),
-        ("qwen3-235b-a22b", "8xA100-80GB", (8, 1, 1)),
         ("qwen3-235b-a22b", "4x8xA100-80GB", (8, 1, 1)),  # one of four nodes is enough
         ("llama3.1-405b", "2x8xA100-80GB", (8, 2, 2)),
-        ("llama3.1-405b", "4x8xA100-40GB", (8, 4, 4)),
         ("llama3.1-405b", "4x4xA100-80GB", (4, 3, 3)),  # the fourth is not needed
-        ("llama3-70b", "2x1xH200", (1, 2, 2)),
     ],
 )
 def test_how_models_are_spread(name: str, gpus: str, expected: tuple[int, int, int]) -> None:
@@ -205,17 +166,6 @@ def test_dry_run_prints_the_commands_of_every_node(cli) -> None:
         assert words[-2:] == ["--max-num-seqs", "7"]  # the user's own come last
     assert "--headless" not in first
     assert "--headless" in second
-
-
-def test_dry_run_through_ray(cli) -> None:
-    done = cli("serve", "llama3.1-405b", "--dry-run", "--gpus", "3x4xH100", "--backend", "ray")
-    assert done.code == 0, done.err
-    begin, serve, *join = (line for line in done.out.splitlines() if not line.startswith("#"))
-    assert "ray start --head --port 6379 --include-dashboard false --num-gpus 4" in begin
-    assert "--pipeline-parallel-size 3 --distributed-executor-backend ray" in serve
-    assert "--nnodes" not in serve
-    assert len(join) == 2
-    assert all('ray start --address "$HEAD:6379" --num-gpus 4 --block' in line for line in join)
 
 
 def test_a_shell_fills_in_the_address_and_the_port() -> None:
@@ -262,11 +212,6 @@ def test_only_node_0_asks_for_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_refused(wanted: ServeOptions, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         plan_replicas(wanted, dry=True)
-
-
-def test_a_backend_is_known_and_for_a_dry_run(cli) -> None:
-    assert "backend 'mpi'" in cli("serve", "llama3-70b", "--dry-run", "--backend", "mpi").err
-    assert "it goes with --dry-run" in cli("serve", "llama3-70b", "--backend", "mp").err
 
 
 def test_too_few_gpus_over_all_nodes(cli) -> None:

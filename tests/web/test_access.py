@@ -24,10 +24,8 @@ from tests.helpers.workbenches import (
     ADDRESS,
     PASSWORDS,
     client,
-    filled,
     lab,
     member,
-    routes,
     signed_in,
     stranger,
     visitor,
@@ -43,6 +41,20 @@ from tomserve.web.page_templates import stamp
 from tomserve.web.routes import api
 from tomserve.web.run_index import Card, Job, State
 from tomserve.web.settings import Settings
+
+
+def routes() -> list[tuple[str, str]]:
+    """Method and path of every route of a workbench, pages included."""
+    every = [route for router in (api.router, *PAGES) for route in router.routes if isinstance(route, APIRoute)]
+    return [(method, route.path) for route in every for method in sorted(route.methods)]
+
+
+def filled(path: str, name: str = "mine") -> str:
+    """The path of a route with that name in it."""
+    path = path.replace("{name:path}", name).replace("{id}", "0" * 12)
+    for one in ("{action}", "{where}", "{what}"):
+        path = path.replace(one, "pause")
+    return path.replace("{benchmark}", "items").replace("{", "").replace("}", "").replace(":path", "")
 
 
 @pytest.fixture

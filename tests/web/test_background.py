@@ -1,25 +1,58 @@
 """What takes long is computed beside the server, once for each state of the files, and kept."""
 
+import contextlib
 import os
 import pickle
 import re
+import shutil
 import signal
 import sqlite3
-from collections.abc import Callable, Mapping
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from tests.helpers.examples import copied_example
-from tests.helpers.queues import kill, processes, redis_server, until
+from tests.helpers.queues import kill, processes, until
 from tests.helpers.workbenches import made
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError
+from tomserve.serving.server import free_port
 from tomserve.web import analyses, background
 from tomserve.web.background import DIED, Computation, Result
 from tomserve.web.settings import Settings
 from tomserve.web.worker import keep_workers
+
+
+@contextlib.contextmanager
+def redis_server(folder: Path) -> Iterator[str]:
+    """A Redis that keeps nothing on the disk; yields its address. The test is skipped where there is none."""
+    program = shutil.which("redis-server")
+    if program is None:
+        if os.environ.get("NEED_REDIS"):
+            pytest.fail("redis-server is missing, and NEED_REDIS is set")
+        pytest.skip("needs redis-server")
+    port = free_port()
+    process = subprocess.Popen(
+        [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(folder)],
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        client = redis.Redis(port=port)
+
+        def answers() -> bool:
+            with contextlib.suppress(redis.RedisError):
+                return bool(client.ping())
+            return False
+
+        until(answers, "Redis")
+        yield f"redis://127.0.0.1:{port}/0"
+    finally:
+        process.terminate()
+        process.wait()
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ import orjson
 import pytest
 
 from tests.conftest import ROOT, Endpoint, completion, fill
-from tests.helpers.browsing import Served, Started, Visitor, axe_findings, beside, served, visiting
+from tests.conftest import running as run_endpoint
+from tests.helpers.browsing import Served, Started, Visitor, axe_findings, served, visiting
 from tests.helpers.examples import copied_run, shortened
 from tests.helpers.queues import put
 from tomserve.content.paths import runs_root
@@ -27,6 +29,18 @@ from tomserve.workflows.evaluate import Experiment
 
 pytestmark = pytest.mark.system
 ANYBODY = Person()
+
+
+@contextlib.contextmanager
+def beside() -> Iterator[Endpoint]:
+    """An endpoint that another thread begins, as playwright has an event loop in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        begun = run_endpoint()
+        server = pool.submit(begun.__enter__).result()
+        try:
+            yield server
+        finally:
+            pool.submit(begun.__exit__, None, None, None).result()
 
 
 @pytest.fixture

@@ -21,12 +21,11 @@ import tomserve
 from tests.conftest import Endpoint, make_item
 from tests.helpers import endpoints
 from tests.helpers.command import journal
-from tests.helpers.endpoints import FINE, PROVIDERS, REFUSED, STARTS, Behaviour, Server, items
+from tests.helpers.endpoints import ENDINGS, PROVIDERS, Behaviour, Server, items
 from tests.helpers.examples import copied_example
 from tomserve.engine import retry
-from tomserve.errors import ConfigError, ContentError, RunMismatchError, ServerError
+from tomserve.errors import ConfigError, ServerError
 from tomserve.runs.planning import EvalOptions
-from tomserve.runs.progress import Listener
 from tomserve.runs.runfolder import RunFolder
 from tomserve.workflows.endpoint_check import check_endpoint
 
@@ -85,33 +84,6 @@ def test_the_loop_stays_free_while_it_is_asked(endpoint: Endpoint) -> None:
     assert ticks >= 100
 
 
-def test_progress_is_shown_where_it_is_wanted(endpoint: Endpoint, capfd) -> None:
-    class Recorder(Listener):
-        def __init__(self) -> None:
-            self.heard: list[object] = []
-
-        def message(self, text: str) -> None:
-            self.heard.append(text)
-
-        def begin_phase(self, total: int, done: int) -> None:
-            self.heard.append((total, done))
-
-        def row(self, row: dict) -> None:
-            self.heard.append(row["item"])
-
-        def end_phase(self) -> None:
-            self.heard.append("finished")
-
-    told = Recorder()
-    tomserve.ask(ITEMS, "vanilla", base_url=endpoint.url, run="r", progress=told)
-    assert told.heard[:2] == [f"asking tiny at {endpoint.url}: 8 of 8 questions to go", (8, 0)]
-    assert set(told.heard[2:-1]) == {item.id for item in ITEMS}
-    assert told.heard[-1] == "finished"
-    assert capfd.readouterr().out == ""
-    tomserve.ask(ITEMS, "cot", base_url=endpoint.url, run="r", progress=True)
-    assert "8 of 8 questions to go" in capfd.readouterr().out
-
-
 def test_failures_are_counted_not_raised(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry, "wait_random_exponential", lambda **_: wait_none())
     endpoint.script = lambda body, n: {"choices": []} if n > 3 else None
@@ -125,15 +97,10 @@ def test_failures_are_counted_not_raised(endpoint: Endpoint, monkeypatch: pytest
     ("questions", "options", "error", "said"),
     [
         ([], {}, ConfigError, "there are no items to ask"),
-        (iter(["q1"]), {}, ConfigError, "item 0 is a str; expected a tomserve.Item"),
         (iter([ITEMS[0], ITEMS[0]]), {}, ConfigError, "two of the items have the id 'demo/1'"),
         (ITEMS, {"path": "x.jsonl"}, ConfigError, "path and gold belong to a benchmark given by name"),
         (ITEMS, {"limit": 0}, ConfigError, "limit is 0; expected a whole number from 1 on"),
-        (ITEMS, {"timeout": "soon"}, ConfigError, "timeout is 'soon'; expected seconds"),
-        (ITEMS, {"transport": "carrier pigeon"}, ConfigError, "unknown transport"),
         (ITEMS, {"base_url": "http://127.0.0.1:9/v1"}, ServerError, "no server answers there"),
-        (ITEMS, {"base_url": 8000}, ConfigError, "base_url is 8000; expected an address such as"),
-        (ITEMS, {"base_url": ["http://a/v1", 5]}, ConfigError, "expected an address such as"),
         (ITEMS, {"bas_url": "x"}, TypeError, "unexpected keyword argument 'bas_url'"),
     ],
 )
@@ -141,12 +108,6 @@ def test_errors_are_raised_with_the_way_out(endpoint: Endpoint, questions, optio
     with pytest.raises(error, match=said):
         tomserve.ask(questions, **{"base_url": endpoint.url, **options})
     assert not endpoint.requests
-
-
-def test_other_questions_need_another_run(endpoint: Endpoint) -> None:
-    tomserve.ask(ITEMS, "vanilla", base_url=endpoint.url, run="r")
-    with pytest.raises(RunMismatchError, match="benchmark_digest of this run"):
-        tomserve.ask(ITEMS[:3], "vanilla", base_url=endpoint.url, run="r")
 
 
 def test_what_is_cancelled_can_be_resumed(endpoint: Endpoint, tmp_path: Path) -> None:
@@ -222,20 +183,6 @@ def test_foreign_answers_are_scored_from_memory_and_from_files_alike(tmp_path: P
     assert tomserve.analyze(scores, "accuracy")["accuracy"].height
 
 
-def test_what_cannot_be_scored_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no line of it is a response to a known item"):
-        tomserve.score([{"item": "unknown", "text": "tea"}], [make_item(1)])
-    with pytest.raises(ConfigError, match="response 1 is no mapping that JSON can hold"):
-        tomserve.score([RESPONSES[0], {"item": object()}], [make_item(1)])
-    with pytest.raises(ConfigError, match="no items to score against"):
-        tomserve.score(RESPONSES, [])
-    with pytest.raises(ContentError, match=r"nowhere.jsonl: cannot be read"):
-        tomserve.score(RESPONSES, tmp_path / "nowhere.jsonl")
-    said: list[str] = []
-    tomserve.score([*RESPONSES, {"text": "tea"}], [make_item(1)], note=said.append)
-    assert "2 lines not read" in said[0]
-
-
 def test_a_run_gives_its_scores_tables_and_report(example: Path, tmp_path: Path) -> None:
     run = tomserve.Run.open(example)
     assert run.scores().equals(tomserve.load_scores("example"))
@@ -262,13 +209,7 @@ def test_a_table_and_a_run_are_compared(example: Path, tmp_path: Path) -> None:
     assert tomserve.compare(run, str(table), common=True).left_out[0] == 252
 
 
-def test_a_factor_to_count_by_may_be_a_text_or_a_list() -> None:
-    scores = tomserve.load_scores("example")
-    one, listed = (tomserve.analyze(scores, "accuracy", by=by) for by in ("scenario", ["scenario"]))
-    assert one["by_scenario"].equals(listed["by_scenario"])
-
-
-KNOWN = {**FINE, **REFUSED, **STARTS, **PROVIDERS}
+KNOWN = {**ENDINGS, **PROVIDERS}
 TOLD = {
     "vLLM": {
         "requests": (True, "accepted as they are"),
@@ -286,11 +227,9 @@ TOLD = {
         "adapted": (True, "no_temperature: .*may differ between runs"),
         "schema": (None, "not enforced: replies are read"),
     },
-    "DeepSeek": {"adapted": (True, "json_object: "), "schema": (None, "not enforced: "), "replies": (True, "8 of 8")},
     "Ollama": {"prompts": (None, "cuts prompts off: it counted 2,050")},
     "no list of models": {"models": (None, "HTTP 404"), "context": (None, "unknown"), "replies": (True, "8 of 8")},
     "a schema refused": {"evaluation": (False, "--schema off")},
-    "no list of models and no name": {"evaluation": (False, "--model")},
     "a key that is missing": {"evaluation": (False, "You didn't provide an API key")},
 }
 LOOSE = Behaviour(endpoints.refuses("temperature", endpoints.NO_TEMPERATURE), schemas=())

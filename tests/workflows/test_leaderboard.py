@@ -2,7 +2,6 @@
 
 import io
 import itertools
-import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,27 +14,22 @@ import pytest
 from aiohttp import web
 from rich.console import Console
 
-import tomserve
 from tests.conftest import Cli, Endpoint, completion, fill, running
-from tests.helpers.examples import functional_copy
 from tests.helpers.functional_tables import without_layer_tables
 from tomserve.benchmarks.worlds.benchmark import load
 from tomserve.causal.experiment import ExperimentResult, Hardware, measure
 from tomserve.causal.settings import Settings
-from tomserve.errors import ConfigError, StoppedError
+from tomserve.errors import StoppedError
 from tomserve.runs.evaluation import EvalResult, Servers, evaluate
 from tomserve.runs.planning import EvalOptions
-from tomserve.stats.functional import FTOM_1, weighted_formula
+from tomserve.stats.functional import FTOM_1
 from tomserve.workflows.functional import (
     FunctionalPlan,
     FunctionalResult,
     PartRunner,
     analyze_layers,
-    combine_parts,
-    read_layers,
 )
 from tomserve.workflows.leaderboard import (
-    ALL,
     APART,
     BS,
     NOT_COMPARED,
@@ -138,12 +132,6 @@ def board_of(*done: FunctionalResult, folder: Path | None = None) -> Leaderboard
     return make_leaderboard(MeasuredModels(done, {}), FTOM_1, folder)
 
 
-def weighted_otherwise(done: FunctionalResult) -> Leaderboard:
-    formula = weighted_formula(0, 1, 0)
-    anew = replace(done, analysis=analyze_layers(combine_parts(done.runs, done.inside)[1], formula))
-    return make_leaderboard(MeasuredModels((anew,), {}), formula)
-
-
 @pytest.fixture(scope="module")
 def whole(told: dict[str, tuple[FunctionalResult, ...]]) -> Leaderboard:
     return board_of(*told["all"])
@@ -174,28 +162,6 @@ def test_models_that_were_asked_the_same_are_ranked(whole: Leaderboard) -> None:
     assert set(frame["questions"]) == {18}
     assert set(frame["unread"]) == set(frame["failed"]) == {0}
     assert all(replies > 18 * 2 for replies in frame["replies"]), "both strategies, and variants"
-
-
-def test_it_fits_eighty_columns_and_is_explained(told: dict[str, tuple[FunctionalResult, ...]], tmp_path: Path) -> None:
-    board = board_of(*told["all"], *told["few"][:3])
-    shown = printed(board)
-    assert max(map(len, shown.splitlines())) <= 80
-    assert BS not in shown
-    head = next(line for line in shown.splitlines() if line.split()[:2] == ["rank", "model"])
-    assert head.split() == ["rank", "model", "score", "B", "S", "p(1st)", "ranks", "unread"]
-    assert "FToM_BS = (.5 B + .2 S)/.7." in in_a_line(shown)
-    assert "p(1st): over scenarios weighted anew" in in_a_line(shown)
-    assert f"warnings: {UNREAD}\n- worlds: " in shown
-    short = printed(board, whole=False)
-    assert len(short.splitlines()) <= 25
-    assert max(map(len, short.splitlines())) <= 80
-    assert re.search(r"^FToM_BS +0% +100%  share \[95%\]\n(\S+ +[█▓░·]+ .*\n){3}", short), short
-    assert "- There are warnings of one, two" in short
-    write_leaderboard(board, tmp_path)
-    page, notes = (tmp_path / PAGE).read_text(), (tmp_path / NOTES).read_text()
-    assert f"<h3>{UNREAD}</h3>\n<ul>\n<li>worlds: " in page
-    assert page.index("<table") < page.index("<h2>Warnings</h2>")
-    assert f"### {UNREAD}\n\n- worlds: " in notes
 
 
 def test_a_model_that_was_asked_something_else_is_listed_apart(
@@ -260,49 +226,6 @@ def test_a_model_whose_replies_are_lacking_is_not_ranked(told: dict[str, tuple[F
     assert any("could not be read; they count as wrong" in said for said in board.warnings[UNREAD])
 
 
-def test_an_error_is_told_in_short(told: dict[str, tuple[FunctionalResult, ...]]) -> None:
-    error = ConfigError("the server \x1b[2J is gone. " + "It was there before. " * 30)
-    board = make_leaderboard(MeasuredModels(told["few"][:1], {"gone": error, "long": ConfigError("x" * 400)}), FTOM_1)
-    why = dict(board.tables[APART].iter_rows())
-    assert why["gone"] == "not measured: the server [2J is gone"
-    assert len(why["long"]) <= len("not measured: ") + 160
-
-
-def test_the_page_says_all_and_reads_on_a_telephone(
-    told: dict[str, tuple[FunctionalResult, ...]], whole: Leaderboard, tmp_path: Path
-) -> None:
-    done = told["few"][0]
-    board = replace(whole, reports={"one": tmp_path / "a:b/report.html"})
-    page = write_leaderboard(board, tmp_path)[-1].read_text("utf-8")
-    assert f"tomserve {tomserve.__version__} on 20" in page
-    assert '<meta name="viewport"' in page
-    assert "prefers-color-scheme:dark" in page
-    assert "<script" not in page
-    assert "http" not in page
-    assert '<a href="./a%3Ab/report.html">one</a>' in page
-    for said in ("ftom_bs", "p_first", "rank_low"):
-        assert f">{said}<" not in page
-    for said in ("chance of rank 1", "questions", "scenarios", "replies", "unread", "failed"):
-        assert f'scope="col">{said}</th>' in page
-        assert f'data-label="{said}"' in page
-    (done.folder / "report.html").touch()
-    assert board_of(done).reports == {"three": done.folder / "report.html"}
-
-
-def test_where_c_was_measured_is_said(whole: Leaderboard, tmp_path: Path) -> None:
-    frame = whole.tables[BS].rename({"ftom_bs": "ftom", "ftom_bs_low": "ftom_low"})
-    more = {"c": 0.5, "c_low": 0.4, "c_high": 0.6}
-    frame = frame.rename({"ftom_bs_high": "ftom_high"}).with_columns(
-        *(pl.lit(value).alias(name) for name, value in more.items()), cases=60, c_measured_in=pl.lit("tiny<i>")
-    )
-    board = Leaderboard({ALL: frame}, FTOM_1.name, (), {}, {})
-    assert "one in tiny<i>" in in_a_line(printed(board))
-    assert max(map(len, printed(board).splitlines())) <= 80
-    write_leaderboard(board, tmp_path)
-    assert "<small>C measured in tiny&lt;i&gt;</small>" in (tmp_path / PAGE).read_text()
-    assert "C measured in tiny&lt;i>" in (tmp_path / f"{ALL}.md").read_text()
-
-
 def test_names_of_strangers_are_inert(told: dict[str, tuple[FunctionalResult, ...]], tmp_path: Path) -> None:
     board = board_of(*told["few"][:2])
     page = write_leaderboard(board, tmp_path)[-1].read_text("utf-8")
@@ -315,19 +238,6 @@ def test_names_of_strangers_are_inert(told: dict[str, tuple[FunctionalResult, ..
         {APART: pl.DataFrame({"model": ["a\x1b[2J"], "why": ["no"]})}, "", (), {"b\x1b[2J": ("c",)}, {}
     )
     assert "\x1b[2J" not in printed(hostile)
-
-
-def test_files_of_an_earlier_leaderboard_do_not_stay(told: dict[str, tuple[FunctionalResult, ...]], tmp_path) -> None:
-    three, _, unread, _ = told["few"]
-    write_leaderboard(board_of(three, unread), tmp_path)
-    assert (tmp_path / "not_ranked.md").exists()
-    (tmp_path / "mine.csv").touch()
-    board = weighted_otherwise(three)
-    assert any("weights of B and S are 0" in said for said in board.sentences)
-    write_leaderboard(board, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"not_ranked.csv", "not_ranked.md", NOTES, PAGE, "mine.csv"}
-    with pytest.raises(ConfigError, match="choose another --run"):
-        write_leaderboard(board, tmp_path / "mine.csv")
 
 
 @pytest.mark.system
@@ -359,22 +269,3 @@ def test_who_stops_it_stops_all_of_it(endpoint: Endpoint, few: Path, tmp_path: P
     with pytest.raises(StoppedError):
         measure_models(plans, PartRunner(stopped, looked, said.append), report=False)
     assert [line for line in said if line.startswith("model")] == ["model 1 of 2: one"]
-
-
-@pytest.mark.system
-def test_a_model_asked_by_another_strategy_is_listed_with_the_reason_and_the_page_needs_no_scrolling(
-    tmp_path: Path, browser: Any
-) -> None:
-    folders = [
-        functional_copy(tmp_path / model, model, strategy) for model, strategy in (("a", "vanilla"), ("b", "letters"))
-    ]
-    board = board_of(*(read_layers(folder, [folder / "worlds"], folder / "inside") for folder in folders))
-    assert (list(board.tables[BS]["model"]), ALL in board.tables) == (["a"], False)
-    why = "was asked by letters instead of vanilla: repeat with the same strategy"
-    assert board.tables[NOT_COMPARED].rows() == [("b", "ftom_bs", why)]
-    assert "left out of the ranks" not in printed(board)
-    page = browser.new_page(viewport={"width": 400, "height": 800})
-    page.goto(write_leaderboard(board, tmp_path)[-1].as_uri())
-    assert page.evaluate("document.documentElement.scrollWidth") <= 400
-    ends = page.evaluate("[...document.querySelectorAll('td')].map(one => one.getBoundingClientRect().right)")
-    assert max(ends) <= 400

@@ -49,14 +49,9 @@ def test_a_model_is_examined_within_a_running_loop_and_nothing_is_printed(items:
     ("options", "said"),
     [
         ({"layers": "3"}, "layers is '3'; expected a list of numbers"),
-        ({"alphas": 0.1}, "alphas is 0.1; expected a list of numbers"),
         ({"alphas": []}, "expected numbers above 0"),
-        ({"layers": ["x"]}, "expected whole numbers"),
-        ({"layers": []}, "expected whole numbers"),
         ({"limit": 0}, "limit is 0; expected 1 or more"),
-        ({"batch": 0}, "batch is 0; expected 1 or more prompts"),
         ({"device": "tpu"}, "expected cpu, cuda"),
-        ({"dtype": "int4"}, "expected float32"),
     ],
 )
 def test_bad_options_are_told_in_a_line(items: Path, tmp_path: Path, options: dict[str, object], said: str) -> None:
@@ -64,11 +59,6 @@ def test_bad_options_are_told_in_a_line(items: Path, tmp_path: Path, options: di
         tomserve.examine("reference", items, run=tmp_path / "mine", **options)  # type: ignore[arg-type]
     assert "\n" not in str(refusal.value)
     assert not (tmp_path / "mine").exists()
-
-
-def test_an_option_that_there_is_not() -> None:
-    with pytest.raises(TypeError, match="unexpected keyword argument 'alpha'"):
-        tomserve.examine(alpha=[0.1])  # type: ignore[call-arg]
 
 
 @pytest.fixture(scope="module")
