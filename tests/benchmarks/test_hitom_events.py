@@ -200,6 +200,20 @@ def test_the_deciding_sentence() -> None:
     assert told.deciding_line(("Ada", "Cleo")) == 1
 
 
+TOLD = {  # by Bo to Ada, who left before him, and by Ada to Bo: what is believed by A, B, A of B, B of A, C of A
+    "released": ("new_tin blue_box new_tin new_tin red_box", "red_box blue_box new_tin red_box red_box"),
+    "common_knowledge": ("new_tin blue_box red_box new_tin red_box", "red_box blue_box red_box red_box red_box"),
+}
+
+
+@pytest.mark.parametrize("name", SEMANTICS)
+def test_who_left_later_is_believed_and_the_speaker_thinks_so(name: Semantics) -> None:
+    for (speaker, hearer), expected in zip((("Bo", "Ada"), ("Ada", "Bo")), TOLD[name], strict=True):
+        told = trace(story(*LEFT, f"{speaker} privately told {hearer} that the pen is in the new_tin."), "pen")
+        chains = (("Ada",), ("Bo",), ("Ada", "Bo"), ("Bo", "Ada"), ("Cleo", "Ada"))
+        assert " ".join(told.belief(who, name) for who in chains) == expected
+
+
 def test_orders_above_four_and_many_agents() -> None:
     names = ("Ada", "Bo", "Cy", "Dov", "Eve", "Flo", "Gus", "Hal")
     events: list[Event] = [Enter(names, "den"), Place("pen", "b0")]

@@ -18,7 +18,7 @@ import pytest
 
 import tomserve
 from tests.conftest import ROOT, Endpoint
-from tests.helpers.documents import Reader, commands
+from tests.helpers.documents import Reader, commands, pictures
 from tomserve.serving import install
 
 GALLERY = ROOT / "docs/gallery"
@@ -33,11 +33,6 @@ def printed(page: str) -> list[str]:
     blocks = re.findall(r"^```text\n(.*?)^```", page, re.S | re.M)
     parts = [" ".join(part.split()) for block in blocks for part in re.split(r"^\.\.\.$", block, flags=re.M)]
     return [part for part in parts if part]
-
-
-def pictures(page: str) -> list[str]:
-    """The drawings that a page shows, as it names them."""
-    return re.findall(r"^```\{(?:figure|image)\} (\S+\.svg)$", page, re.M)
 
 
 def text(study: str) -> str:

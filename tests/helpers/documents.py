@@ -87,6 +87,11 @@ def files(page: str) -> dict[str, str]:
     return {**dict(found), **named}
 
 
+def pictures(page: str) -> list[str]:
+    """The drawings that a page shows, as it names them."""
+    return re.findall(r"^```\{(?:figure|image)\} (\S+\.svg)$", page, re.M)
+
+
 def put(words: list[str], *options: str) -> None:
     """Give these options and their values in a command, in place of those that it has."""
     for option, value in zip(options[::2], options[1::2], strict=True):
