@@ -173,16 +173,6 @@ def _subclasses(kind: type[TomserveError]) -> list[type[TomserveError]]:
 # What maintainers and reference managers expect
 
 
-def test_the_changelog_tells_of_this_version() -> None:
-    text = (ROOT / "CHANGELOG.md").read_text()
-    versions = re.findall(r"^## \[([^\]]+)\]", text, re.M)
-    assert versions[0] in ("Unreleased", tomserve.__version__)
-    assert tomserve.__version__ in versions
-    assert versions[-1] == "0.1.0"
-    kinds = set(re.findall(r"^### (.+)$", text, re.M))
-    assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
-
-
 def test_links_of_the_files_beside_the_code_lead_somewhere() -> None:
     for name in ("README.md", *MAINTAINERS):
         for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", (ROOT / name).read_text()):

@@ -108,17 +108,6 @@ def test_bad_input_is_one_line(cli, name: str) -> None:
     assert "sk-secret" not in done.err
 
 
-def test_model_not_served(endpoint: Endpoint, cli) -> None:
-    endpoint.models = ["tiny", "small"]
-    refuses_in_a_line(
-        cli("eval", "--base-url", endpoint.url, "--model", "tinny"), "did you mean 'tiny'? Served there: small, tiny"
-    )
-    refuses_in_a_line(
-        cli("eval", "--base-url", endpoint.url), "serves several models; name one by --model (MODEL=): tiny, small"
-    )
-    passes(cli("eval", "--base-url", endpoint.url, "--model", "small", "--limit", 2))
-
-
 def test_further_fields_of_a_request_are_sent_recorded_and_checked(endpoint, cli, tmp_path: Path, monkeypatch) -> None:
     config = tmp_path / "experiment.yaml"
     config.write_text("schema: 1\nextra-body: {top_p: 0.5}\nreasoning-effort: low\n")
@@ -244,11 +233,6 @@ def test_it_stands_anywhere(place: int, folder: Path, endpoint: Endpoint, cli) -
     done = passes(cli(*line[:place], "--content", folder, *line[place:], *(["--no-report"] if place == 0 else [])))
     assert done.err.count("\n") == 1  # the warning that two questions are not all
     assert "covers 2 of" in done.err
-
-
-@pytest.mark.parametrize("line", [["dataset", "--content", "no", "validate"], ["dataset", "validate", "--content=no"]])
-def test_commands_of_groups_take_it(line: list[str], cli) -> None:  # type: ignore[no-untyped-def]
-    assert "content folder 'no' (--content or TOMSERVE_CONTENT) is not a folder" in cli(*line).err
 
 
 def commands(command: object, name: str = "tomserve") -> dict[str, object]:

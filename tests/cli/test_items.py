@@ -52,20 +52,6 @@ def test_a_file_holds_the_same_cases_that_the_benchmark_makes(cli: Cli, tmp_path
         assert list(read_cases(out)) == list(benchmarks.get(name).found_cases(path, ["all"]))
 
 
-def test_a_limit_draws_items_as_an_evaluation_does(cli: Cli, tmp_path: Path) -> None:
-    passes(cli("items", "bigtom", "--path", SMALL, "--limit", "6", "--out", tmp_path / "some.jsonl"))
-    found = list(read_items(tmp_path / "some.jsonl"))
-    assert len(found) == 6
-    assert len({item.cluster for item in found}) == 1
-
-
-def test_options_that_do_not_go_with_cases_are_refused(cli: Cli) -> None:
-    for more in (("--variants", "choices"), ("--gold", "released"), ("--rewriter", "http://localhost:1")):
-        done = cli("items", "bigtom", "--path", SMALL, "--cases", *more)
-        assert (done.code, done.err) == (2, "tomserve: --cases goes with --path, --where, --limit and --out only\n")
-    refuses(cli("items", "perturbed", "--cases"), "those that have: bigtom, perturbed-2, worlds")
-
-
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
     write_items(tmp_path / "own.jsonl", [ITEM])

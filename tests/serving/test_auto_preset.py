@@ -11,9 +11,8 @@ import pytest
 from tests.conftest import ROOT, Endpoint
 from tests.helpers.outcomes import passes
 from tomserve.errors import ConfigError
-from tomserve.serving import provenance, registry, sizing
+from tomserve.serving import registry, sizing
 from tomserve.serving.auto_preset import DerivedPreset, resolve_preset, save_preset
-from tomserve.serving.command import Command
 from tomserve.serving.endpoint import choose_target
 from tomserve.serving.presets import Preset
 from tomserve.serving.sizing import Gpu
@@ -206,21 +205,6 @@ def test_eval_asks_by_the_preset_that_the_server_was_started_by(endpoint, tmp_pa
         choose_target((), None, None)
     found[:] = [recorded(endpoint)]
     assert choose_target((), None, None).preset is None
-
-
-def test_the_flags_that_differ_from_the_preset_are_named() -> None:
-    preset = Preset.load("reference")
-    argv = ["python", "-m", "x", "serve", "m", "--max-num-seqs", "64", "--dtype", "float32"]
-    extra = ["--max-num-seqs=8", "--enforce-eager", "--dtype", "float32"]
-    told = provenance.describe_server(preset, "m", Command([*argv, *extra], {}), (), extra=extra)
-    assert told["flags"] == {"max-num-seqs": "8", "dtype": "float32", "enforce-eager": "given"}
-    assert told["flags_changed"] == {
-        "max-num-seqs": {"preset": "64", "used": "8"},
-        "enforce-eager": {"preset": "not given", "used": "given"},
-    }
-    said = provenance.describe_flags(told)
-    assert said == "--max-num-seqs 8 (64 in the preset), --enforce-eager (not in the preset)"
-    assert provenance.describe_flags(provenance.describe_server(preset, "m", Command(argv, {}), ())) is None
 
 
 @pytest.fixture

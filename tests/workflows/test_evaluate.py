@@ -67,23 +67,6 @@ def test_within_a_running_loop(endpoint: Endpoint) -> None:
     assert all(len(journal(run.folder)) == 8 and run.manifest.complete for run in runs)
 
 
-def test_the_loop_stays_free_while_it_is_asked(endpoint: Endpoint) -> None:
-    """The server waits until the loop has turned a hundred times more, which it does only if nothing keeps it."""
-    ticks = 0
-    endpoint.hold = lambda body: ticks < 100
-
-    async def ask() -> None:
-        nonlocal ticks
-        asking = asyncio.create_task(tomserve.aask(ITEMS[:2], "vanilla", base_url=endpoint.url))
-        while not asking.done():
-            await asyncio.sleep(0.001)
-            ticks += bool(endpoint.requests)
-        await asking
-
-    asyncio.run(asyncio.wait_for(ask(), 60))
-    assert ticks >= 100
-
-
 def test_failures_are_counted_not_raised(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry, "wait_random_exponential", lambda **_: wait_none())
     endpoint.script = lambda body, n: {"choices": []} if n > 3 else None
