@@ -12,7 +12,6 @@ from tests.conftest import ROOT, data_file
 from tests.helpers.strategies import talk
 from tomserve.benchmarks.published.base import git_blob_name
 from tomserve.benchmarks.published.fantom import BENCHMARK, METRIC, OWN
-from tomserve.errors import ContentError
 from tomserve.prompting.strategy import Strategy
 from tomserve.scoring.answers import Reading, read_reply
 from tomserve.scoring.labels import LetteredChoices
@@ -89,12 +88,6 @@ def test_the_official_form_shows_the_conversation_and_the_options_in_brackets(fo
     assert system["role"] == "system"  # some models' templates would put one of their own there
     end = f"\n\nQuestion: {item.question}\n(a) {item.choices[0]}\n(b) {item.choices[1]}\n\nChoose an answer from above:"
     assert message["content"] == "\n".join(item.story) + end
-
-
-def test_a_file_without_questions_has_no_audit(tmp_path: Path) -> None:
-    (tmp_path / FIRST).write_text("context,question,answer_choices,gt_answer\n")
-    with pytest.raises(ContentError, match="holds no questions; take"):
-        BENCHMARK.audit(tmp_path, print)
 
 
 def test_validate_names_the_files_that_are_others_or_lack(folder: Path) -> None:

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.hitom_stories import AGENTS, stories
-from tomserve.benchmarks.hitom import events
 from tomserve.benchmarks.hitom.events import (
     QUESTION_WORDINGS,
     VERBS,
@@ -31,7 +30,6 @@ from tomserve.benchmarks.hitom.events import (
     write_question,
 )
 from tomserve.benchmarks.hitom.tracker import SEMANTICS, Semantics, trace
-from tomserve.errors import ContentError
 from tomserve.prompting.persons import find_people
 
 SENTENCES = {
@@ -50,21 +48,6 @@ SENTENCES = {
     **{f"Ada {verb} owl.": Distractor("Ada", verb, "owl") for verb in VERBS},
 }
 FRAME = ("Ada and Bo entered the den.", "The pen is in the old_tin.")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{agent} put {thing}", "{agent.x} {object} {container}", "{agent} {agent} {object} {container}",
-        "{agent} {object}", "{agent} {object} {container}}",
-    ],
-)  # fmt: skip
-def test_a_wording_with_other_blanks_is_refused_by_its_field(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    changed = events.words().model_copy(update={"wordings": {"move": (text,)}})
-    monkeypatch.setattr(events, "words", lambda: changed)
-    other_wordings.cache_clear()
-    with pytest.raises(ContentError, match=r"words.yaml: wordings.move: .*: expected the blanks \{agent\}, "):
-        other_wordings()
 
 
 def test_every_form_is_read_and_written_back_and_has_other_wordings() -> None:
@@ -159,9 +142,6 @@ CANNOT = [
     ("Bo exited the den.", "Bo is in no room"),
     ("Ada made no movements and stayed in the loft for 1 minute.", "Ada is in the den"),
     ("Bo moved the pen to the red_box.", "Bo is in no room, the pen in the den"),
-    ("Ada privately told Ada that the pen is in the red_box.", "nobody tells himself"),
-    ("Cleo publicly claimed that pen is in the red_box.", "Cleo has not entered"),
-    ("Ada and Ada entered the den.", "named twice"),
 ]
 
 

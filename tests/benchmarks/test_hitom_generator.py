@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import Cli, data_file
+from tests.conftest import Cli
 from tests.conftest import make_item as any_item
 from tests.helpers.outcomes import passes, refuses_in_a_line
 from tomserve.benchmarks import hitom
-from tomserve.benchmarks.hitom.benchmark import Tally
 from tomserve.benchmarks.hitom.events import WAITING_ROOM, Claim, Enter, Place, Stay, Story, Tell, read_question, words
 from tomserve.benchmarks.hitom.generator import MOST, generate, item_lines, items, records
 from tomserve.benchmarks.hitom.items import TrackedBeliefs, make_row, read_records, story_factors, story_id
@@ -141,9 +140,7 @@ FIXED = [
     (Plan(stories=30, seed=4, tells=(3,), truth="mixed", order_sensitive=True, chapters=(40,), lines=500), "52619aa482fe7359"),
 ]  # fmt: skip
 FIXED_WITH_RECORDS = [
-    (Plan(stories=60, seed=11), "4c2778f94cbf2763"),
     (Plan(stories=40, seed=13, tells=(2,), twins=True, agents=(3, 7), orders=(0, 1, 3)), "917398443d3ff7e3"),
-    (Plan(stories=24, seed=15, tells=(1, 3), order_sensitive=True, agents=(4, 6), orders=(2, 3, 4), tell_kind="public"), "f9f6eb7737d92174"),
     (Plan(stories=24, seed=17, agents=(8,), orders=(0, 5, 6), semantics="common_knowledge", moves=(0, 9), choices=26), "6873eaf73c0a67cc"),
     (Plan(stories=24, seed=18, chapters=(2, 5), lines=90, balance=("position", "tell"), choices=8), "3ec990c982601fe2"),
 ]  # fmt: skip
@@ -204,20 +201,13 @@ def test_balance_is_kept(plan: Plan) -> None:
 
 
 CANNOT = [
-    (Plan(stories=0), "--stories 0: expected 1 or more"),
     (Plan(agents=(2, 5)), "--agents 2: expected 3 to 8"),
-    (Plan(chapters=(0,)), "--chapters 0: expected 1 or more"),
     (Plan(agents=(3, 5)), "--orders 4: needs 4 agents, but --agents allows 3 in a story"),
     (Plan(balance=("lettre",)), "unknown --balance 'lettre'; did you mean 'letter'"),
     (Plan(lines=30), "--lines 30: the longest stories of this plan have 33 or more; give 37"),
-    (Plan(stories=10, twins=True, tells=(2,)), "--stories 10: matched twins come in fours; ask for 8 or 12"),
     (Plan(twins=True), "--twins: every family has tells to leave out"),
-    (Plan(twins=True, tells=(1,), truth="mixed"), "--truth mixed: twins are truthful and deceptive in turn"),
-    (Plan(twins=True, tells=(1,), order_sensitive=True), "--order-sensitive: two twins of four have no tells"),
     (Plan(order_sensitive=True), "--order-sensitive: without tells no order matters"),
-    (Plan(order_sensitive=True, tells=(2,), orders=(0, 1)), "--order-sensitive: orders from 2 have agents"),
     (Plan(order_sensitive=True, tells=(2,), semantics="released"), "--order-sensitive: released tells never reach"),
-    (Plan(order_sensitive=True, tells=(2,), tell_kind="private"), "--order-sensitive: private tells never reach"),
 ]
 TOO_MANY = [
     (Plan(stories=50, moves=(0,)), "keeps the balance (position, first-order, tell, letter) at order"),
@@ -234,30 +224,6 @@ def test_what_cannot_be_had_is_refused(plan: Plan, said: str) -> None:
     else:
         assert re.match(r"story \d+: none of 1000 drawn stories", str(caught.value))
         assert said in str(caught.value)
-
-
-def test_the_tally_counts_what_the_items_say() -> None:
-    plan = Plan(stories=24, seed=9, tells=(0, 2))
-    tally, found = Tally(), list(items(plan))
-    tally.add((item.story, item.factors) for item in found)
-    assert tally.stories("x")["stories"].sum() == 24
-    row = tally.orders("x").row(2, named=True)
-    second = [item.factors for item in found if item.factors["order"] == 2]
-    assert row["first_order"] == sum(f["equals_first_order"] is True for f in second) / len(second)
-    assert row["place_2"] == sum(f["answer_place"] == 2 for f in second) / len(second)
-
-
-def test_the_report_stands_beside_the_official_files_figures(cli: Cli, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("TOMSERVE_DATA", str(data_file("Hi-ToM_data.json").parent))
-    report = tmp_path / "balance.md"
-    done = cli("generate", "hitom", "--stories", 30, "--out", tmp_path / "h.jsonl", "--report", report)
-    assert (done.code, done.out.count("official ")) == (0, 11), done.err
-    for line in (
-        "| generated | 4 | 30 | 0.",
-        "| official | 4 | 120 | 0.342 |",
-        "| official | 3 | True | 20 | 40.350 |",
-    ):
-        assert line in report.read_text()
 
 
 def test_what_is_not_hitom_is_refused(cli: Cli, tmp_path: Path, items_file: Path) -> None:
@@ -308,7 +274,6 @@ def test_the_official_form_reads_back(cli: Cli, tmp_path: Path) -> None:
 NO_FIELD = "--format hitom: the official form has no field for"
 MISTAKES = [
     ("--orders x", "--orders 'x': expected numbers such as 3, 0,2 or 3-8"),
-    ("--choices 4-8", "--choices '4-8': every story has the same number; give one, such as 4"),
     ("--twins --format hitom", f"{NO_FIELD} --twins;"),
     ("--choices 30 --format hitom", "story 1 has 30 choices, the official form letters for 26"),
     ("--stories 4 --report OUT", "--report"),

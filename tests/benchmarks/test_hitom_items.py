@@ -26,13 +26,10 @@ from tomserve.benchmarks import hitom, retelling
 from tomserve.benchmarks.hitom import audit
 from tomserve.benchmarks.hitom.audit import Audit
 from tomserve.benchmarks.hitom.baselines import (
-    EXPLANATIONS,
     PLACES,
-    RULES,
     explanations,
     false_tells,
     places,
-    who_knows_what,
 )
 from tomserve.benchmarks.hitom.events import (
     Distractor,
@@ -49,7 +46,7 @@ from tomserve.benchmarks.hitom.generator import items as generated
 from tomserve.benchmarks.hitom.items import read_records
 from tomserve.benchmarks.hitom.plan import Plan
 from tomserve.benchmarks.hitom.sampler import Dice
-from tomserve.benchmarks.hitom.tracker import SEMANTICS, find_mentioned, trace
+from tomserve.benchmarks.hitom.tracker import SEMANTICS, trace
 from tomserve.benchmarks.hitom.variants import (
     FIXED,
     NOT_ENOUGH,
@@ -127,11 +124,7 @@ MISTAKES = [
     (swap(3, "story", "5 Ada", "6 Ada"), "data[3].story: line 5 is '6 Ada exited"),
     (put(1, "question", "Who has it?"), "data[1].question: unknown question 'Who has it?'; expected"),
     (swap(2, "question", "Bela", "Cleo"), "data[2].question: asks about Cleo twice; name every agent once"),
-    (put(2, "question_order", 3), "data[2].question_order: is 3, but the question names 2 agents"),
-    (put(0, "choices", "red, blue"), "data[0].choices: are 'red, blue'; expected 'A. <container>"),
-    (put(4, "sample_id", 2), "data[4].sample_id: 2 is already in data[2]; leave one of them out"),
     (put(0, "anwser", "x"), "data[0].anwser: unknown key; did you mean 'answer'?"),
-    (lambda rows: rows.__setitem__(2, "x"), "data[2]: expected a mapping with the keys prompting_type, deception"),
     (lambda rows: rows.append({**rows[3], "sample_id": 99}), "the same story is already in data[3]"),
     (lambda rows: rows.__delitem__(2), "data[16].prompting_type: no CoTP record asks this"),
 ]  # fmt: skip
@@ -194,19 +187,11 @@ def test_findings_and_tables_of_the_small_file(cli, tmp_path: Path) -> None:
         ("semantics", "CoTP", 2, 1),
         ("semantics", "CoTP", 4, 3),
     ]
-    assert list(small.findings())[2].text() == (
-        "data[13] CoTP sample 13: Milo > Otto > Kai > violin: label iron_chest, released slate_bucket, "
-        "common_knowledge slate_bucket; slate_bucket by 12 'Kai, Milo and Otto entered the mill.'; label iron_chest "
-        "last in 11 'Lena publicly claimed that violin is in the iron_chest.'"
-    )
     assert small.baselines()["chance"][0] == pytest.approx((1 / 5 + 1 / 4 + 1 / 5) / 3)
     done = cli("dataset", "audit", "hitom", "--path", SMALL)
     assert done.code == 1  # labels are wrong in it
     assert "30 labels of 3 stories: 26 are the tracker's (released), 4 are not" in done.out
     assert cli("dataset", "audit", "hitom").err.startswith("tomserve: the audit of 'hitom' needs the official file")
-    assert find_mentioned(
-        ["Ada likes the big_box.", "The pen is in the box.", "Bo saw a box_car."], ("box", "big_box", "tin")
-    ) == ["big_box", "box"]
 
 
 def test_the_official_file() -> None:
@@ -454,21 +439,6 @@ def test_in_another_order_or_condensed_every_belief_of_every_order_is_the_same(s
             for semantics, order in product(SEMANTICS, range(4)):
                 for who in permutations(AGENTS, order):
                     assert after.belief(who, semantics) == before.belief(who, semantics)
-
-
-@every_kind
-def test_other_parts_go_on_knowing_who_believes_what(kind: Kind) -> None:
-    for item, new in made("built-in", kind)[0][::7]:
-        now = {choice: new.meaning(choice) for choice in new.choices}
-        for rule in RULES:
-            assert now[rule.answer(new)] == rule.answer(item), rule.name
-        before, after = places(item), places(new)
-        assert after["tells_false"] == before["tells_false"]
-        for name in EXPLANATIONS:
-            if kind is not CONDENSED or name not in ("distractor", "other_object"):
-                listed = [now[choice] for choice in str(after[f"places_{name}"]).split()]
-                assert sorted(listed) == sorted(str(before[f"places_{name}"]).split()), name
-        assert all(len(column) == len(new.story) for _, column in who_knows_what(new))
 
 
 def test_what_has_no_variant_says_why() -> None:

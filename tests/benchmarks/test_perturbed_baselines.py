@@ -2,8 +2,6 @@
 
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -13,7 +11,7 @@ from scipy import sparse
 from tests.conftest import ROOT
 from tomserve.benchmarks import learned_baselines
 from tomserve.benchmarks.base import Findings
-from tomserve.benchmarks.learned_baselines import TOLERATED, ShippedAnswers
+from tomserve.benchmarks.learned_baselines import ShippedAnswers
 from tomserve.benchmarks.perturbed import audit, baselines
 from tomserve.benchmarks.perturbed.stages import FIRST, PERTURBATIONS, SECOND, Edition, load_stage
 from tomserve.items import Item
@@ -143,35 +141,3 @@ def test_the_file_was_fitted_to_the_stages_as_they_are(edition: Edition, first_e
     exec(code, {})  # as the command does, but for the fit and the file
     assert written == items
     assert shipped.command in (ROOT / "dataset/README.md").read_text()
-
-
-def test_an_audit_after_an_edit_says_how_to_write_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    items = list(stages(True))
-    kept = ShippedAnswers(SHIPPED.names, tmp_path / "learned.json", 'python -c "again"')
-    monkeypatch.setitem(baselines.SHIPPED, SECOND.name, kept)
-    monkeypatch.setattr(baselines, "load_stages", lambda path, edition: [SimpleNamespace(items=lambda: items)])
-
-    def told(of: list[Item]) -> list[str]:
-        return [line for line in audited(of, own=True, first=[]).lines if kept.file.name in line]
-
-    assert len(told(items)) == 1  # there is no file
-    baselines.write_answers(SECOND.name)
-    assert told(items) == []
-    edited = [items[0].model_copy(update={"story": (*items[0].story, "It rains.")}), *items[1:]]
-    (said,) = told(edited)
-    assert "were fitted to other questions than these, 1 of which have no answer there (of 24)" in said
-    assert said.endswith('write it again with: python -c "again"')
-
-
-@pytest.mark.system
-def test_the_shipped_answers_are_those_of_a_fit_and_the_audit_says_where_not(second_edition, monkeypatch) -> None:
-    """This fits the rules to the whole edition for one stage; the audit does it for all."""
-    found = baselines.fit_rules(second_edition, SECOND, only=("C05",))
-    items = [item for item in second_edition if baselines.applies_to(item) and item.factors["stage"] == "C05"]
-    assert max(SHIPPED.differing(items, found).values()) <= TOLERATED
-    wrong = {**found, "nearest story": dict.fromkeys(found["nearest story"], "nothing")}
-    monkeypatch.setattr(ShippedAnswers, "fitted_to", lambda shipped, of: True)
-    assert list(SHIPPED.problems(items, found)) == []
-    (told,) = SHIPPED.problems(items, wrong)
-    assert told.startswith(f"The score tables hold {len(items)} answers of the rule 'nearest story' that a fit does")
-    assert told.endswith(SHIPPED.command)

@@ -103,10 +103,7 @@ def test_the_seed_and_nothing_else_decides(tmp_path: Path) -> None:
 
 CANNOT = [
     ("Andres washes cups.", "Sam boxes Andres.", "'boxes' seems to be a verb here; mend the sentence, or leave 'box'"),
-    ("Andres washes cups.", "The boxer left.", "'boxer' is made of it and would stay"),
     ("Andres washes cups.", "He came by the Box Hill train.", "'Box' is written like a name"),
-    ("Andres washes cups.", "They call him sam.", "'sam' would stay although 'Sam' is a person's name"),
-    ("words: {box", "words: {kettle: [pot], box", "words.kettle: 'kettle' stands in no sentence"),
     ("box: [urn]", "box: [coin]", "'coin' is too near to the label 'coins'"),
     ("box: [urn]", "box: [cup]", "'cup' stands in the prose of a task already in which 'box' stands"),
     ("Andres washes cups.\"", "One.\", \"{y} is one.\"]", "the wordings name different labels; the first names no label"),
@@ -180,10 +177,6 @@ def test_the_command_writes_items_and_refuses_a_stage_with_problems(tmp_path: Pa
     assert "written: 20 items of 1 stage by seed 7" in done.out
     assert list(read_items(out)) == fresh.generate_items(made, 7, NAMES) == list(get("perturbed-2").items(out))
     out.unlink()
-    near = stage(tmp_path, "cup: [mug, bowl]", "cup: [mug, hook]").path
-    said = cli("generate", "perturbed-2", "--check", "--path", near).out
-    assert "every stage can be told anew" in said
-    assert "'hook' is not used for 'cup': it is too near to the label 'hooks'" in said
     wrong = stage(tmp_path, "Andres washes cups.", "She can box.")
     done = cli("generate", "perturbed-2", "--fresh", 7, "--out", out, "--path", wrong.path)
     assert (done.code, out.exists()) == (2, False)

@@ -13,7 +13,6 @@ from tests.helpers import tombench
 from tests.helpers.strategies import talk
 from tomserve import benchmarks
 from tomserve.benchmarks.published import tombench as published_tombench
-from tomserve.benchmarks.published.base import Source, row_digest
 from tomserve.benchmarks.published.tombench import ANSWER
 from tomserve.content.python_file import load_module
 from tomserve.errors import TomserveError
@@ -57,9 +56,6 @@ def test_checks_of_a_folder_and_of_one_file(folder: Path) -> None:
     one = str(benchmark.validate(folder / "False Belief Task.jsonl", print))
     assert "4 of 4 rows differ" in one
     assert "missing" not in one, "one of the files lacks nothing of the others"
-    source, known = Source("demo", "somebody/demo", "data", "MIT", "1f2e3d4"), [row_digest(b"a"), row_digest(b"b")]
-    assert source.differences([b"a"], whole=False, known=known) == []
-    assert source.differences([b"a"], known=known)[0].endswith("1 row is missing")
     (folder / "Hinting Task Test.jsonl").unlink()
     with pytest.raises(TomserveError, match="lacks 1 of 20 files, the first is 'Hinting"):
         benchmark.audit(folder, print)

@@ -1,15 +1,12 @@
 """From words to sentences, from worlds to items, and the drawing of worlds by a seed."""
 
-import shutil
-from pathlib import Path
-
 import pytest
 
 from tests.helpers.small_worlds import PEOPLE, ask, small
 from tomserve.benchmarks.worlds.audit import all_knowing, find_missing_brief, find_slips, phrasing_slots, reality
 from tomserve.benchmarks.worlds.families import BY_NAME
 from tomserve.benchmarks.worlds.generator import draw_worlds, items, label, sentences
-from tomserve.benchmarks.worlds.lexicon import Lexicon, built_in, expand_phrasing, fill_phrasing
+from tomserve.benchmarks.worlds.lexicon import built_in, expand_phrasing, fill_phrasing
 from tomserve.benchmarks.worlds.record import World
 from tomserve.items import UNKNOWN
 
@@ -28,10 +25,7 @@ SAID = [
     ("{B} gives {A} {A.his} {o}.", "Ben gives Ann her key.", "Ben gives you your key."),
     ("{A's} {o} is safe, {A.he} {A:thinks|think}.", "Ann's key is safe, she thinks.", "Your key is safe, you think."),
     ("{B} lets {A} help {A.himself}.", "Ben lets Ann help herself.", "Ben lets you help yourself."),
-    ("{B} asks {A.him} for {B.his} {o}.", "Ben asks her for his key.", "Ben asks you for his key."),
     ("It rains. {A} {A:goes|go}.", "It rains. Ann goes.", "It rains. You go."),
-    ('"{A} {A:has|have} it!" says {B}.', '"Ann has it!" says Ben.', '"You have it!" says Ben.'),
-    ("it is {A}", "it is Ann", "it is you"),
     (
         "A {x}, a {u}, a {h}, a {e} and a {t}.",
         *["An oboe case, a ukulele, an hourglass, an umbrella and a one-way ticket."] * 2,
@@ -62,29 +56,6 @@ def test_alternatives_are_written_out_and_leave_the_forms_of_a_verb_together() -
         assert len(set(found)) == count
         assert all(text.count("{") == text.count("}") and "  " not in text for text in found)
     assert expand_phrasing("({A:goes|go}|{A:leaves|leave}) now") == ("{A:goes|go} now", "{A:leaves|leave} now")
-
-
-WENT = '  goes:\n    - "{A} {A:leaves|leave}."\n    - "{A} {A:goes|go} home."\n'
-BRIEF = [
-    ("", "short: no phrasings of 'goes'; known: "),
-    ('  goes: ["Somebody leaves."]\n', "the brief phrasing 'Somebody leaves.' of 'goes' does not name 'A'"),
-    ('  goes: ["{A} {A:leaves|leave} ."]\n', None),
-]  # fmt: skip
-"""Brief phrasings of a role, and what is wrong with them; None for a slip."""
-
-
-@pytest.mark.parametrize(("phrasing", "problem"), BRIEF)
-def test_a_wrong_brief_phrasing_is_a_problem(tmp_path: Path, phrasing: str, problem: str | None) -> None:
-    shutil.copytree(built_in().folder, tmp_path / "worlds")
-    file = tmp_path / "worlds/phrases/transfer.yaml"
-    text = file.read_text(encoding="utf-8")
-    assert WENT in text
-    file.write_text(text.replace(WENT, phrasing), encoding="utf-8")
-    own = Lexicon(tmp_path / "worlds")
-    told = [BY_NAME["transfer"].world(own, "transfer-7-0000", "false_belief")]
-    found, slipped = list(find_missing_brief(told, own)), list(find_slips(told, own))
-    assert [one[: len(problem or "")] for one in found] == ([problem] if problem else [])
-    assert slipped or problem
 
 
 def world(scenario: str = "false_belief") -> World:

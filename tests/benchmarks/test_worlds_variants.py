@@ -3,17 +3,13 @@ Items of worlds told otherwise from their records: the truth is the mapped one, 
 Cases of worlds: what every telling says, what its answer is, and who believes what."""
 
 import re
-import sys
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
-from tests.conftest import ROOT
 from tests.helpers.small_worlds import small
 from tomserve import benchmarks
 from tomserve.benchmarks.counterfactuals import Case, find_problem
@@ -54,9 +50,6 @@ from tomserve.variants import (
     make_variants,
 )
 
-sys.path.insert(0, str(ROOT / "bench"))
-import _possible_worlds
-
 SCENARIOS = [(family.name, scenario) for family in FAMILIES for scenario in family.scenarios]
 TWINS = [(family.name, scenario) for family in FAMILIES for scenario in family.twins]
 
@@ -74,11 +67,6 @@ def text(world: World) -> list[str]:
 
 def same_answers(one: World, other: World) -> bool:
     return [rules.answer(one, q) for q in one.questions] == [rules.answer(other, q) for q in other.questions]
-
-
-def proven(items: Iterator[Item] | list[Item]) -> bool:
-    """Whether the second implementation of the rules agrees with all of these."""
-    return not [found for item in items for found in _possible_worlds.disagreements(orjson.loads(item.to_json()))]
 
 
 VERBS = "is was has does goes says knows thinks wants sees hears looks takes puts".replace(" ", "|")
@@ -110,27 +98,6 @@ def test_a_story_told_to_the_protagonist_says_you_and_no_telling_changes_an_answ
     thing = change_object(world, built_in())
     for changed in (other, second, drop_scenes(world, {"filler"}), *([thing] if thing else [])):
         assert same_answers(world, changed)
-        assert changed is second or proven(items(changed, built_in()))
-
-
-def pieces(part: Any) -> Iterator[str]:
-    """All texts among the phrasings of a file."""
-    if isinstance(part, str):
-        yield part
-    elif isinstance(part, dict | list | tuple):
-        for one in part.values() if isinstance(part, dict) else part:
-            yield from pieces(one)
-
-
-@pytest.mark.parametrize("family", [*BY_NAME, "shared"])
-def test_phrasings_name_people_by_slots_alone_so_that_they_fit_every_person(family: str) -> None:
-    """A pronoun that is written out stays when the protagonist changes; "you" is taken by the protagonist."""
-    file = built_in().phrases(family).model_dump()
-    for phrasing in pieces([part for name, part in file.items() if name != "first_person"]):
-        bare = re.sub(r"\{[^{}]*\}", "@", phrasing)
-        assert not re.search(r"\b(he|she|him|her|his|hers|himself|herself)\b", bare, re.IGNORECASE), phrasing
-        unquoted = re.sub(r'"[^"]*"', '"', bare)
-        assert not re.search(r"\b(you|your|yours|yourself|I|me|my|mine|myself)\b", unquoted), phrasing
 
 
 def kind(one: Question) -> tuple[object, ...]:
@@ -144,7 +111,6 @@ def test_twins_and_cases_ask_the_same_people_the_same(family: str, scenario: str
         other, name = draw_twin(world, built_in()), world.people[find_protagonist(world)].name
         assert other.people == world.people
         assert set(map(kind, other.questions)) <= set(map(kind, world.questions))
-        assert proven(items(other, built_in()))
         cases = [one for one in find_world_cases(world, built_in()) if isinstance(one, Case)]
         made = [(one.f, one.own, one.own_twin) for one in cases]
         of_f, learned = {f.id for f, _, _ in made}, {kind(one): rules.answer(other, one) for one in other.questions}
@@ -171,7 +137,6 @@ def test_twins_and_cases_ask_the_same_people_the_same(family: str, scenario: str
                 assert not DISAGREES.search(words)
                 assert not re.search(r"\byou(r|rself)?\b", " ".join(item.choices), re.IGNORECASE)
             assert len(p.story) < len(f.story)
-            assert proven([p, p_twin])
     assert found
 
 
@@ -279,7 +244,7 @@ OF_KIND += [(CONDENSED, fewer_words, 0.93), (ORDER, other_order, 0.87)]
 
 
 @pytest.mark.parametrize(("kind", "holds", "least"), OF_KIND, ids=lambda value: getattr(value, "name", None))
-def test_variants_are_there_true_by_both_implementations_and_changed(kind: Kind, holds: Any, least: float) -> None:
+def test_variants_are_there_true_and_changed(kind: Kind, holds: Any, least: float) -> None:
     by_id, stories, families = {item.id: item for item in originals()}, defaultdict(set), set()
     found = [one for one in make_variants(originals(), [kind], lambda name: RETELL) if isinstance(one, Item)]
     assert len(found) >= least * len(originals())
@@ -292,7 +257,6 @@ def test_variants_are_there_true_by_both_implementations_and_changed(kind: Kind,
         if number % 3 == 0:
             question = retell_question(told, world.questions[0], kind, places, built_in())
             (again,) = items(told.model_copy(update={"questions": (question,)}), built_in())
-            assert list(_possible_worlds.disagreements(orjson.loads(again.to_json()))) == []
             assert (one.story, one.question, one.choices) == (again.story, again.question, again.choices)
             assert (one.answer, one.gold) == (again.answer, again.gold)
         assert world.questions[0].choices[one.choices.index(one.answer)] == original.factors["answer_key"]
