@@ -6,17 +6,14 @@ import re
 import shutil
 from pathlib import Path
 
-import orjson
 import pytest
 
 import tomserve
 from tests.conftest import Endpoint, make_item
 from tests.helpers.outcomes import passes
 from tests.helpers.reports import run_folder
-from tests.helpers.workbenches import client, settled
 from tomserve.content.paths import runs_root
 from tomserve.reporting.html.report import write_report
-from tomserve.web import background
 
 MODELS = ("a", "b")
 OPEN = "has no choices, so that any text may answer it"
@@ -70,8 +67,6 @@ def test_two_runs_are_compared_question_by_question(runs: Path, cli) -> None:
     done = passes(cli("compare", "questions-a", "questions-b", "--all"))
     assert f"{gained} questions gained, {lost} lost" in done.out
     assert "files of the imported replies" in done.out
-    margin = cli("compare", "questions-a", "questions-b", "--margin", "0.05", "--all")
-    assert "with a margin of 5 points" in margin.out
     found = tomserve.compare("questions-a", "questions-b")
     assert found.effects["n"].to_list() == [60]
     assert found.flips.height == gained + lost
@@ -81,9 +76,8 @@ def test_scores_reports_seals_and_packs_are_those_of_any_run(runs: Path, cli, im
     folder = runs / "questions-a"
     assert cli("score", "questions-a").code == 0
     shown = cli("runs", "questions-a")
-    for told in ("collected by", "csv", "a.csv (sha256:", "what counts is the other tool's grades", "left out"):
+    for told in ("collected by", "a.csv (sha256:", "what counts is the other tool's grades"):
         assert told in shown.out
-    assert cli("runs").out.count("questions-") == 2
     assert "60 replies could be read" in cli("runs", "questions-a", "--unread").out
     assert cli("report", "questions-a").code == 0
     page = (folder / "report.html").read_text()
@@ -91,9 +85,6 @@ def test_scores_reports_seals_and_packs_are_those_of_any_run(runs: Path, cli, im
     told = text_of(re.sub(r"(?s)<script.*?</script>", "", page))
     for nothing in ("vanilla", "blind guess", "belief chain", "is flipped"):
         assert nothing not in told, "what these replies have nothing of is not explained"
-    assert ">half<" not in page
-    assert cli("report", "questions-a", "questions-b", "--out", runs.parent / "both.html").code == 0
-    assert cli("verify", "questions-a").code == 0
     assert cli("seal", "questions-a").code == 0
     assert "nothing has changed since it was sealed" in cli("verify", "questions-a").out
     again = ["import", "csv", imported / "a.csv", "--model", "a", "--cluster", "passage", "--factor", "subject"]
@@ -145,32 +136,6 @@ def text_of(page: str) -> str:
     return html.unescape(re.sub(r"<[^>]*>", " ", page))
 
 
-@pytest.mark.system
-def test_the_workbench_shows_a_foreign_run(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "_IMMEDIATE", [background.perform])  # no process beside the server
-    person = client()
-    assert "questions-a" in person.get("/").text
-    page = settled(person, "/run/questions-a").text
-    assert 'id="verdicts"' in page
-    assert "40 of 60 correct" in text_of(page)
-    assert "csv" in text_of(page)
-    listed = settled(person, "/answers/questions-a?outcome=wrong").text
-    assert "20 wrong" in text_of(listed)
-    links = [html.unescape(link) for link in re.findall(r'href="(/answer/[^"]+)"', listed)]
-    assert len(links) == 20
-    one = " ".join(text_of(person.get(links[0]).text).split())
-    for told in ("How many has she with", "It is 1.", "Ann has 0 pens.", "Free-text answer; gold: 0 ; answered: 1"):
-        assert told in one, told
-    compared = settled(person, "/compare?a=questions-a&b=questions-b").text
-    assert "questions gained" in text_of(compared)
-    (flip, *_) = [html.unescape(link) for link in re.findall(r'href="(/compare/item[^"]+)"', compared)]
-    answer = person.get(flip)
-    assert answer.status_code == 200
-    assert "How many has she with" in text_of(answer.text)
-    again = person.post("/api/v1/queue", json={"run": "questions-a"})
-    assert again.status_code in (400, 404, 405, 409, 422)
-
-
 def test_open_questions_beside_others_have_no_chance_level(runs: Path, tmp_path: Path) -> None:
     """What a guess among the choices of one run gets right says nothing of the questions of another without choices."""
     items = [make_item(n, gold=None) for n in range(1, 9)]
@@ -182,19 +147,3 @@ def test_open_questions_beside_others_have_no_chance_level(runs: Path, tmp_path:
     told = text_of(re.sub(r"(?s)<script.*?</script>", "", both))
     for said in ("above chance", "below chance", "Chance is what a blind guess scores", "chance 0."):
         assert said not in told
-
-
-def test_what_is_lacking_is_asked_by_the_tool_that_asked(runs: Path, cli) -> None:
-    """`tomserve eval` refuses such a run, so that nobody is told to repeat it."""
-    folder = runs / "questions-a"
-    rows = [orjson.loads(line) for line in (folder / "responses.jsonl").read_bytes().splitlines()]
-    rows[0] |= {"status": "timeout", "text": None}
-    rows[0].pop("grade", None)
-    (folder / "responses.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows[:50]))
-    (folder / "scores.parquet").unlink(missing_ok=True)
-    done = cli("analyze", "questions-a", "--all")
-    said = done.err
-    assert "did not come (1 timeout)" in said
-    assert "Ask again for those that failed with the tool that collected the replies (csv), and import its new" in said
-    assert "Finish it with the tool that collected the replies (csv), and import its new files as a new run." in said
-    assert "eval command" not in said

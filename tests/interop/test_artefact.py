@@ -178,19 +178,15 @@ def test_the_same_runs_give_the_same_bytes_in_another_process(zipped: Path, plac
 def test_its_words_say_what_it_is(opened: Path) -> None:
     readme = (opened / "README.md").read_text()
     for said in (
-        "# A study\n",
-        f"python recompute.py --wheel tomserve-{__version__}-py3-none-any.whl",
         "`runs/example/`: reference, replies to perturbed",
-        "The questions of example come from a file, tasks.json. Find out under which terms",
+        "Find out under which terms",
         "do not train on it",
-        "The perturbed false-belief tasks (arXiv:2602.22072)",
     ):
         assert said in readme
-    entries = re.findall(r"^@(\w+)\{([^,]+),\n(?:  \w+ = \{.*\},?\n)+\}$", (opened / "citation.bib").read_text(), re.M)
-    assert entries == [("software", "tomserve"), ("misc", "arXiv.2602.22072")]
-    about = json.loads((opened / "artefact.json").read_text())
-    assert (about["study"], about["study_file"], about["intervals"]) == ("perturbed", None, "recommended")
-    assert about["runs"]["example"]["benchmark_digest"].startswith("sha256:")
+    assert re.findall(r"^@\w+\{([^,]+),$", (opened / "citation.bib").read_text(), re.M) == [
+        "tomserve",
+        "arXiv.2602.22072",
+    ]
     requirements = (opened / "requirements.txt").read_text()
     assert requirements == (ROOT / "launch/locked/core.txt").read_text().partition("\n")[2], "with digests of all files"
 
@@ -352,22 +348,18 @@ STUDY = Study(name="mine", tables=tables)
 """
 
 
-def test_the_texts_of_a_study_come_with_it(place: Path, tmp_path: Path, plain: None) -> None:
-    (tmp_path / "mine.py").write_text(STUDY.replace("from .words import TITLE", "TITLE = 'shares'"))
-    (tmp_path / "mine.yaml").write_text("notes: {recommended: {shares: Right.}}\n")
-    made = _made(tmp_path, [str(place / "runs/example")], study=str(tmp_path / "mine.py"))
-    assert sorted(path.name for path in (made / "study").iterdir()) == ["mine.py", "mine.yaml"]
-
-
 def test_a_study_of_ones_own_is_run_only_when_asked(place: Path, tmp_path: Path, plain: None, again: Again) -> None:
     folder = tmp_path / "my study"
     folder.mkdir()
     (folder / "study.py").write_text(STUDY)
     (folder / "words.py").write_text('TITLE = "shares"\n')
+    (folder / "study.yaml").write_text("notes: {recommended: {shares: Right.}}\n")
     (folder / "link.py").symlink_to("/etc/passwd")
     (folder / "data.bin").write_bytes(b"x")
     made = _made(tmp_path, [str(place / "runs/example")], study=f"{folder}/")
-    assert sorted(path.name for path in (made / "study").rglob("*") if path.is_file()) == ["study.py", "words.py"]
+    assert sorted(path.name for path in (made / "study").rglob("*") if path.is_file()) == [
+        *("study.py", "study.yaml", "words.py")
+    ]
     about = json.loads((made / "artefact.json").read_text())
     assert (about["study"], about["study_file"]) == (None, "study/my-study/study.py")
     assert "run only with `--run-study`" in (made / "README.md").read_text()
@@ -390,7 +382,6 @@ def test_odd_names_and_all_options(cli: Any, tmp_path: Path, monkeypatch: Any, p
     made = _made(tmp_path, [str(one), "pilot/first"], **wish, intervals="published")
     about = json.loads((made / "artefact.json").read_text())
     assert list(about["runs"]) == ["run--my-run", "pilot/first"]
-    assert about["labels"] == ["run--my-run=A, the first", "pilot/first=B"]
     assert (about["intervals"], about["by"]) == ("published", ["kind", "kind,scenario"])
     assert (made / "runs/pilot/first/responses.parquet").exists()
     assert "A, the first" in (made / "tables/csv/accuracy.csv").read_text()
@@ -409,7 +400,7 @@ def test_measurements_are_handed_on_and_scores_of_answers_are_not(tmp_path: Path
         assert {name for name in copies.taken if "scores" in name} == {"inside/scores.parquet"}
 
 
-def test_imported_replies_and_published_data_are_said_to_be_others(
+def test_imported_replies_are_said_to_be_others(
     cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain: None, again: Again
 ) -> None:
     monkeypatch.setenv("TOMSERVE_RUNS", str(tmp_path / "runs"))
@@ -418,19 +409,7 @@ def test_imported_replies_and_published_data_are_said_to_be_others(
     made = _made(tmp_path, ["r"])
     readme = (made / "README.md").read_text()
     assert "The questions and replies of r were brought from files of csv. Find out under which terms" in readme
-    assert "`runs/r/`: a, replies to questions, collected by csv" in readme
-    assert not (made / "LICENSE-data").exists()
-    assert (made / "citation.bib").read_text().count("@") == 1
     assert again(made, "--here")[0] == 0
-    path = ROOT / "tests/data/bigtom_small.csv"
-    items = list(benchmarks.load("bigtom", path))[:4]
-    replies = {item.id: {"text": item.answer} for item in items}
-    run_folder(tmp_path / "runs/b", {"vanilla": replies}, items, benchmark="bigtom", benchmark_path=str(path))
-    made = _made(tmp_path / "b", ["b"])
-    readme = (made / "README.md").read_text()
-    assert "github.com/cicl-stanford/procedural-evals-tom (licence: MIT). Find out" in readme
-    assert "arXiv:2306.15448" in readme
-    assert str(ROOT) not in (made / "runs/b/manifest.json").read_text()
 
 
 def test_what_is_refused(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -483,21 +462,6 @@ def test_a_home_folder_in_a_reply_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     assert make_portable(["/home/ann2/x", "/home/ann", 3, None], [("/home/ann", "~")]) == ["/home/ann2/x", "~", 3, None]
     with pytest.raises(ConfigError, match="no run there"), copy_runs([str(tmp_path / "nothing")]):
         pass
-
-
-@pytest.mark.parametrize(
-    ("version", "said"),
-    [
-        ("0.1.dev3", "tomserve 0.1.dev3 is no release; use --here, or name a wheel that you trust"),
-        ("9.8.7", r"the packages cannot be installed \(a b\)"),
-    ],
-)
-def test_an_environment_that_cannot_be_made_is_told(tmp_path: Path, monkeypatch: Any, version: str, said: str) -> None:
-    monkeypatch.setattr(recompute.venv, "create", lambda folder, with_pip: folder.mkdir())
-    failed = SimpleNamespace(returncode=1, stderr="a\nb", stdout="")
-    monkeypatch.setattr(recompute.subprocess, "run", lambda *_, **more: failed)
-    with pytest.raises(recompute.CannotTryError, match=said):
-        recompute.environment(tmp_path / "new", version, tmp_path, None)
 
 
 @pytest.mark.timeout(1200)
@@ -597,16 +561,11 @@ def _fits(folder: Path) -> dict[str, pl.DataFrame]:
     tables = {
         one["config_name"]: pl.read_parquet(folder / f"data/{one['config_name']}.parquet") for one in front["configs"]
     }
-    assert [one["name"] for one in croissant["recordSet"]] == list(tables)
     for (name, frame), records in zip(tables.items(), croissant["recordSet"], strict=True):
-        assert frame.height > 0
         assert [one["name"] for one in records["field"]] == frame.columns
         assert f"## {name}: {frame.height:,} rows" in card
-        assert all(f"| `{column}` |" in card for column in frame.columns)
-        assert frame["canary"].null_count() == 0
         assert all("do not train on it" in one and f"```text\n{one}\n```" in card for one in frame["canary"].unique())
     assert "must not be used to train models" in (folder / "LICENSE").read_text()
-    assert not [path for path in folder.rglob("*") if path.suffix == ".part"]
     return tables
 
 
@@ -637,27 +596,8 @@ def test_both_programs_read_what_is_written_without_a_network(cli, tmp_path: Pat
             assert read["ids"]
     worlds, run = (found[str(tmp_path / name)] for name in ("worlds", "run"))
     assert worlds["license"] == "['https://creativecommons.org/licenses/by/4.0/']"
-    assert worlds["url"] == worlds["date_published"] == "None", "nobody knows yet where and when it will be published"
     assert [one for one in worlds["warnings"] if "datePublished" not in one] == []
     assert (run["warnings"], run["url"]) == ([], "https://example.org/x")
-    assert _front(tmp_path / "worlds")[0]["size_categories"] == ["10K<n<100K"]
-
-
-def test_a_benchmark_of_ours_says_what_it_is(cli, tmp_path: Path) -> None:
-    folder = tmp_path / "hitom"
-    done = cli("export", "hub", "--benchmark", "hitom", "--out", folder)
-    assert (done.code, done.err) == (0, ""), done.err
-    items = _fits(folder)["items"]
-    front, card = _front(folder)
-    assert (front["license"], front["language"], front["size_categories"]) == ("cc-by-4.0", ["en"], ["n<1K"])
-    assert "theory-of-mind" in front["tags"]
-    assert (folder / "LICENSE").read_text().startswith((ROOT / "dataset/LICENSE").read_text().rstrip())
-    assert "Section 1 -- Definitions" in (folder / "LICENSE").read_text()
-    assert items.height == 600
-    assert items[0, "answer"] in items[0, "choices"]
-    assert isinstance(items[0, "story"], pl.Series)
-    assert "tomserve, with its version and the digest above" in card
-    assert "arXiv:2310.16755" in card
 
 
 def test_the_same_data_give_the_same_bytes_and_leftovers_are_refused(cli, tmp_path: Path) -> None:
@@ -670,29 +610,12 @@ def test_the_same_data_give_the_same_bytes_and_leftovers_are_refused(cli, tmp_pa
     assert list(map(str, files)) == ["LICENSE", "README.md", "croissant.json", *tables]
     assert all((tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes() for name in files)
     assert _fits(tmp_path / "one")["replies"].height == 48
-    front, card = _front(tmp_path / "one")
-    assert front["pretty_name"] == "A | title of two lines"
-    assert "With the replies of the run example." in card
-    assert "arXiv:2602.22072" in card
-    croissant = json.loads((tmp_path / "one/croissant.json").read_text())
-    assert (croissant["url"], croissant["datePublished"]) == ("https://example.org/x", "2026-11-30")
+    front = _front(tmp_path / "one")[0]
+    assert (front["pretty_name"], front["license"]) == ("A | title of two lines", "cc-by-4.0")
+    assert (tmp_path / "one/LICENSE").read_text().startswith((ROOT / "dataset/LICENSE").read_text().rstrip())
     again = cli("export", "hub", "--benchmark", "hitom", "--out", tmp_path / "one")
     assert again.code == 2
     assert "replies.parquet: is no table of this dataset, and would be published with it" in again.err
-
-
-def test_many_rows_are_written_in_parts_that_give_the_same_bytes(tmp_path: Path) -> None:
-    schema = {"number": pl.Int64, "text": pl.String, "list": pl.List(pl.String)}
-    made = []
-    for name in ("a.parquet", "b.parquet"):
-        rows = ({"number": n, "text": "x" * (n % 50), "list": [str(n)] * (n % 3)} for n in range(25_001))
-        assert hub._write_rows(rows, schema, tmp_path / name) == 25_001
-        made.append((tmp_path / name).read_bytes())
-    assert made[0] == made[1]
-    frame = pl.read_parquet(tmp_path / "a.parquet")
-    assert frame["number"].to_list() == list(range(25_001))
-    assert frame.schema == pl.Schema(schema)
-    assert len(list(tmp_path.iterdir())) == 2
 
 
 OWN = """
@@ -718,7 +641,6 @@ def test_a_benchmark_of_a_users_file_needs_a_licence_and_gets_a_canary(cli, tmp_
     frame = _fits(tmp_path / "pens")["items"]
     front, card = _front(tmp_path / "pens")
     assert (front["license"], front["language"], front["size_categories"]) == ("mit", ["en", "zh"], ["n<1K"])
-    assert "theory-of-mind" not in front["tags"]
     (canary,) = frame["canary"].unique()
     assert canary.startswith("tomserve-hub-")
     assert "under the licence mit" in (tmp_path / "pens/LICENSE").read_text()
@@ -743,11 +665,7 @@ def test_imported_replies_need_a_licence_and_claim_nothing(cli, tmp_path: Path) 
     assert "the questions and replies of r were brought from files of csv; say under which licence" in done.err
     assert cli("export", "hub", "r", "--out", tmp_path / "out", "--license", "cc-by-nc-4.0").code == 0
     items = _fits(tmp_path / "out")["items"]
-    front, card = _front(tmp_path / "out")
-    assert front["tags"] == ["evaluation", "croissant"]
-    assert "language" not in front
-    assert "1.0.0+sha256." in json.loads((tmp_path / "out/croissant.json").read_text())["version"]
-    assert "The questions and replies of r were brought from files of csv." in card
+    assert _front(tmp_path / "out")[0]["tags"] == ["evaluation", "croissant"]
     assert items[0, "choices"].to_list() == []
 
 
@@ -792,14 +710,12 @@ def test_runs_that_do_not_fit_together_are_refused(cli, tmp_path: Path) -> None:
     other = other.rename(tmp_path / "b/other")
     lines = (other / "items.jsonl").read_text()
     (other / "items.jsonl").write_text(lines.replace('"question":"At the end', '"question":"Say: at the end', 1))
-    refused = cli("export", "hub", one, other, "--out", tmp_path / "out")
-    assert refused.code == 2
-    assert "so that nobody could tell which one a reply answers; export them one by one" in refused.err
-    refused = cli("export", "hub", other, "--benchmark", "perturbed", "--out", tmp_path / "out")
-    assert refused.code == 2
-    assert "is told otherwise by today's questions of perturbed; leave --benchmark out" in refused.err
-    refused = cli("export", "hub", one, "--benchmark", "hitom", "--out", tmp_path / "out")
-    assert "is not among today's questions of hitom" in refused.err
+    for asked, said in (
+        ((one, other), "so that nobody could tell which one a reply answers; export them one by one"),
+        ((other, "--benchmark", "perturbed"), "is told otherwise by today's questions of perturbed"),
+        ((one, "--benchmark", "hitom"), "is not among today's questions of hitom"),
+    ):
+        refuses(cli("export", "hub", *asked, "--out", tmp_path / "out"), said)
     assert not (tmp_path / "out").exists()
     passes(cli("export", "hub", one, "--benchmark", "perturbed", "--out", tmp_path / "out"))
     assert pl.read_parquet(tmp_path / "out/data/items.parquet").height == 1088
@@ -809,7 +725,6 @@ def test_what_cannot_be_written_is_said_in_a_line(cli, tmp_path: Path) -> None:
     folder = shortened(copied_example(tmp_path), 4)
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "long").write_bytes(b"x" * (hub.MOST + 1))
-    (tmp_path / "empty").write_text(" \n")
     (tmp_path / "file").write_text("x")
     nothing = tmp_path / "nothing.jsonl"
     write_items(nothing, [make_item()])
@@ -821,7 +736,6 @@ def test_what_cannot_be_written_is_said_in_a_line(cli, tmp_path: Path) -> None:
         ((folder, "--license", "other", "--license-file", tmp_path / "missing"), "missing: cannot be read"),
         ((folder, "--license", "mit", "--license-file", tmp_path / "binary"), "is no UTF-8 text"),
         ((folder, "--license", "mit", "--license-file", tmp_path / "long"), "has more than 1 MB"),
-        ((folder, "--license", "mit", "--license-file", tmp_path / "empty"), "expected the text of a licence"),
         ((folder, "--language", "English"), "--language: found 'English'"),
         ((folder, "--url", "javascript:1"), "--url: found 'javascript:1'"),
         ((folder, "--date", "tomorrow"), "--date: found 'tomorrow'"),
@@ -833,11 +747,8 @@ def test_what_cannot_be_written_is_said_in_a_line(cli, tmp_path: Path) -> None:
         assert said in done.err, done.err
         assert done.err.count("\n") == 1
     refuses(cli("export", "hub", folder, "--out", tmp_path / "file"), "cannot be written")
-    assert "belongs to the run" in cli("export", "hub", folder, "--out", folder / "work").err
     (tmp_path / "terms").write_text("You may look at it.\n")
-    done = cli("export", "hub", folder, "--license", "mit", "--out", tmp_path / "o")
-    assert done.code == 2
-    assert "come with tomserve under cc-by-4.0, which nobody else can change; leave --license out" in done.err
+    refuses(cli("export", "hub", folder, "--license", "mit", "--out", tmp_path / "o"), "which nobody else can change")
     (tmp_path / "pens.py").write_text(OWN)
     terms = ("--license", "other", "--license-file", tmp_path / "terms")
     passes(cli("export", "hub", "--benchmark", tmp_path / "pens.py", *terms, "--out", tmp_path / "o"))

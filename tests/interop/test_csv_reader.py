@@ -50,11 +50,12 @@ def test_decimal_commas_are_read_where_semicolons_separate(cli, tmp_path: Path) 
     found = [one.grade for one in read(written(tmp_path / "x.csv", "\n".join(rows) + "\n"))]
     told = [(one.value, one.correct) for one in found if one is not None]
     assert told == [(0.5, True), (-0.25, False), (1.0, True), (1.5, False)]
-    path = written(tmp_path / "y.csv", 'id,text,score\na,t,"0,5"\nb,t,1\n')
+    path = written(tmp_path / "y.csv", 'id,text,score\na,t,"0,5"\nb,t,1\nc,t,1,1\n')
     done = cli("import", "csv", path, "--model", "m")
     assert done.code == 1
     assert "1 left out, as it has a score that is no number such as 0.85; write it so" in done.err
     assert "(y.csv, line 2: '0,5')" in done.err, "which may be a thousand as well"
+    assert "has 4 fields instead of 3" in done.err
 
 
 @pytest.mark.parametrize("first", ["sep=;", "SEP=; ", "\ufeffsep=;"])
@@ -128,11 +129,6 @@ def test_without_ids_a_question_is_known_by_its_text(cli, tmp_path: Path) -> Non
     assert first["item"].to_list() == second["item"].to_list()
     assert first["samples"].to_list() == [2, 2, 2]
     assert first["correct_mean"].to_list() == second["correct_mean"].to_list() == [0.5] * 3
-    assert cli("compare", "questions-a", "questions-b").code == 0
-    true = [f"Which is true?,{choices},t,1" for choices in ("tea|salt", "salt|tea", "tea|milk")]
-    written(tmp_path / "c.csv", "\n".join(["question,choices,text,correct", *true]) + "\n")
-    assert cli("import", "csv", tmp_path / "c.csv", "--model", "c").code == 0
-    assert sorted(load_scores("questions-c")["samples"]) == [1, 2]
 
 
 def test_one_id_for_two_texts_is_refused(cli, tmp_path: Path) -> None:
@@ -141,9 +137,6 @@ def test_one_id_for_two_texts_is_refused(cli, tmp_path: Path) -> None:
     assert (done.code, done.out) == (2, "")
     assert "x.csv, line 3: question 'q' has another text, or other choices, than at x.csv, line 2" in done.err
     assert "give every question an id of its own" in done.err
-    with_repeats = written(tmp_path / "y.csv", "id,question,text,correct,repeat\nq,One?,t,1,0\nq,Two?,t,1,0\n")
-    done = cli("import", "csv", with_repeats, "--model", "m")
-    assert "y.csv, line 3: question 'q' has another text, or other choices, than at y.csv, line 2" in done.err
     right = written(tmp_path / "w.csv", "id,question,choices,target,text\nq,One?,a|b,a,a\nq,One?,b|a,b,a\n")
     assert "w.csv, line 3: question 'q' has another" in cli("import", "csv", right, "--model", "m").err
     ways = written(tmp_path / "z.csv", "id,question,text,correct,strategy\nq,One?,t,1,a\nq,Now: One?,t,0,b\n")
@@ -198,15 +191,6 @@ def test_a_row_that_is_wrong_is_left_out_with_its_reason_and_place(reason: str, 
     assert said.startswith(reason)
     found = ": 'perhaps'" if "a mark" in reason else ": '85%'" if "a score" in reason else ""
     assert (count, place) == (1, f"x.jsonl, line 2{found}")
-
-
-def test_a_file_without_one_row_that_can_be_read_says_why(cli, tmp_path: Path) -> None:
-    path = written(tmp_path / "x.jsonl", "[1]\n[2]\n")
-    done = cli("import", "jsonl", path, "--model", "m")
-    assert (done.code, done.out) == (2, "")
-    assert "holds no rows (is no JSON object: 2 (first: x.jsonl, line 1)); expected a line for each reply" in done.err
-    array = written(tmp_path / "y.jsonl", '[\n{"id": 1}\n]')
-    assert "y.jsonl:1: not JSON" in cli("import", "jsonl", array, "--model", "m").err
 
 
 def test_a_file_of_endless_names_is_no_table(tmp_path: Path) -> None:

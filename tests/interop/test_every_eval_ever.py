@@ -14,11 +14,10 @@ import jsonschema
 import orjson
 import pytest
 
-from tests.conftest import Endpoint, completion, fill, make_item
-from tests.helpers.examples import change_manifest, change_rows, copied_example, copied_run, shortened
+from tests.conftest import Endpoint, completion, fill
+from tests.helpers.examples import change_manifest, change_rows, copied_example, shortened
 from tests.helpers.foreign_files import mapped, sheet
 from tests.helpers.outcomes import passes
-from tests.helpers.reports import run_folder
 from tomserve.interop.every_eval_ever import model_id, path_component, to_epoch
 
 BESIDE = Path(sys.prefix) / "schemas"
@@ -186,13 +185,8 @@ def test_failures_of_every_kind_are_wrong_and_say_why(cli, tmp_path: Path, read:
             row["text"] = None
         if status == "length":
             row["text"] = '{"answer": "so'
-        if number % 7 == 0:
-            row |= {"usage": {"prompt": -1, "completion": 2}, "timings": {"total_s": -5.0}}
-        if number % 7 == 1:
-            row |= {"usage": {"prompt": True, "completion": 2}, "timings": {}, "reasoning": "I think."}
-        if number % 7 == 2:
-            row |= {"usage": None, "timings": None, "served_model": None}
-        return row
+        odd = {"usage": {"prompt": -1, "completion": 2}, "timings": {"total_s": -5.0}, "reasoning": "I think."}
+        return row | odd if number % 7 == 0 else row
 
     change_rows(folder, broken)
     _exported(cli, folder, tmp_path / "eee", "--developer", "x")
@@ -205,7 +199,6 @@ def test_failures_of_every_kind_are_wrong_and_say_why(cli, tmp_path: Path, read:
             assert row["answer_attribution"] == []
             assert row["output"]["raw"][0] in ("", '{"answer": "so')
     assert {row["token_usage"] is None for row in rows} == {True, False}
-    assert {row["output"]["reasoning_trace"] is None for row in rows} == {True, False}
     tables = _analyzed(cli, folder, tmp_path)
     for row in _table(tables, "accuracy"):
         details = found[row["strategy"]][0]["evaluation_results"][0]["score_details"]
@@ -264,29 +257,8 @@ def test_a_conversation_is_written_whole(cli, endpoint: Endpoint, items_file: Pa
         (seen,) = row["answer_attribution"]
         assert messages[seen["turn_idx"]]["content"] == replies[-1] != replies[0]
         assert row["token_usage"]["input_tokens"] == 20, "both requests"
-    assert any(one["reasoning_trace"] == "Hm." for row in whole for one in row["messages"])
     (failed,) = [row for row in rows if row["error"]]
     assert failed["error"].startswith(("refusal", "unfinished"))
-    # A strategy that is another one today cannot say what was asked; the replies are there all the same.
-    strategies = json.loads((tmp_path / "runs/r/manifest.json").read_text())["strategies"]
-    strategies["simtom"]["digest"] = "sha256:" + "0" * 64
-    change_manifest(tmp_path / "runs/r", strategies=strategies)
-    assert "asks otherwise than the run did" in _exported(cli, "r", tmp_path / "other", "--developer", "x")
-    _, again = read(tmp_path / "other")["simtom"]
-    first = next(row for row in again if row["sample_id"] == whole[0]["sample_id"])
-    assert [one["role"] for one in first["messages"]] == ["user", "assistant", "assistant"]
-
-
-def test_variants_are_results_besides(cli, endpoint: Endpoint, items_file: Path, tmp_path: Path, read: Read) -> None:
-    _asked(cli, endpoint, items_file, "--strategy", "vanilla", "--variants", "choices,again")
-    _exported(cli, "r", tmp_path / "eee", "--developer", "x")
-    whole, rows = read(tmp_path / "eee")["vanilla"]
-    results = {one["evaluation_name"]: one for one in whole["evaluation_results"]}
-    names = {row["metadata"].get("variant", "") for row in rows if "base" in row["metadata"]}
-    assert len(results) == 1 + len(names) > 1
-    tables = _analyzed(cli, "r", tmp_path)
-    (own,) = _table(tables, "accuracy")
-    _same_interval(results["items"]["score_details"], own, "accuracy")
 
 
 def test_replies_of_another_tool_to_open_questions(cli, tmp_path: Path, read: Read) -> None:
@@ -298,9 +270,6 @@ def test_replies_of_another_tool_to_open_questions(cli, tmp_path: Path, read: Re
     assert whole["eval_library"]["name"] == "csv"
     assert "tomserve" in whole["eval_library"]["additional_details"]["scored_by"]
     assert "evaluation_timestamp" not in whole, "the file does not say when it was asked"
-    imported = json.loads((tmp_path / "runs/r/manifest.json").read_text())["created"]
-    assert whole["retrieved_timestamp"] == str(to_epoch(imported))
-    assert whole["model_info"]["id"] == "some lab/new:model"
     assert {path.parent.relative_to(tmp_path / "eee").as_posix() for path in (tmp_path / "eee").rglob("*.json")} == {
         "data/questions/some lab/new_model"
     }
@@ -310,20 +279,14 @@ def test_replies_of_another_tool_to_open_questions(cli, tmp_path: Path, read: Re
     tables = _analyzed(cli, "r", tmp_path)
     (row,) = _table(tables, "accuracy")
     _same_interval(whole["evaluation_results"][0]["score_details"], row, "accuracy")
-    foreign = json.loads((tmp_path / "runs/r/manifest.json").read_text())["foreign"]
-    change_manifest(tmp_path / "runs/r", foreign={**foreign, "created": "2026-01-02T03:04:05+01:00"})
-    _exported(cli, "r", tmp_path / "dated")
-    assert read(tmp_path / "dated")["imported"][0]["evaluation_timestamp"] == "1767319445"
 
 
 @pytest.mark.parametrize(
     ("name", "folder", "code"),
     [
-        ("openai/azure/gpt-4o:free", "openai/azure_gpt-4o_free", 0),
         ("../../../../etc/passwd", "unknown/passwd", 2),
         ("lab/a<b>|\"c\\d\x1b[31m?*", "lab/a_b___c_d_[31m__", 2),
         ("лаб/модель " + "ж" * 200, None, 2),
-        ("", "unknown/unknown", 2),
     ],
 )  # fmt: skip
 def test_names_of_models_become_folders_that_every_system_can_have(
@@ -376,22 +339,7 @@ def test_what_cannot_be_exported_is_said_in_a_line(cli, tmp_path: Path) -> None:
 
     assert "first_party" in refused(folder, *out, "--relationship", "friend")
     assert "--developer: found '../x'" in refused(folder, *out, "--developer", "../x")
-    assert "has none of that name; it has: cot, vanilla" in refused(folder, *out, "--strategy", "cat")
     change_manifest(folder, created="yesterday")
     change_rows(folder, lambda number, row: row | {"time": None})
     assert "manifest.json: created: found 'yesterday'" in refused(folder, *out)
-    measured = copied_run(tmp_path / "inside", "functional-example/inside")
-    assert "has no replies to export" in refused(measured, *out)
     assert not (tmp_path / "eee").exists()
-
-
-def test_a_question_that_stands_alone_is_told_once(cli, tmp_path: Path, read: Read) -> None:
-    """Where a question has no story, its one sentence is kept as both."""
-    items = [make_item(n, story=[f"What is {n} + 1?"], question=f"What is {n} + 1?", gold=None) for n in (1, 2)]
-    items.append(make_item(3, gold=None))
-    replies = {item.id: {"text": '{"answer": "tea"}'} for item in items}
-    run = run_folder(tmp_path / "r", {"vanilla": replies}, items, created="2026-11-22T12:14:01Z")
-    _exported(cli, run, tmp_path / "out")
-    raw = sorted(row["input"]["raw"] for row in read(tmp_path / "out", 2)["vanilla"][1])
-    assert raw[-2:] == ["What is 1 + 1?", "What is 2 + 1?"]
-    assert raw[0].count("\n") == 3

@@ -1,7 +1,6 @@
 """The commands `tomserve export inspect` and `lm-eval`: what they write, where, and what they refuse."""
 
 import shutil
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -33,26 +32,6 @@ def run(example: Path) -> Path:
 
 def kept(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
-def test_each_strategy_is_a_log_in_a_folder_that_is_made(cli: Any, example: Path, tmp_path: Path) -> None:
-    done = cli("export", "inspect", example, "--out", tmp_path / "new/logs")
-    assert (done.code, done.err) == (0, "")
-    assert done.out.splitlines() == [
-        f"written: {tmp_path}/new/logs/example_cot.eval, 24 samples",
-        f"written: {tmp_path}/new/logs/example_vanilla.eval, 24 samples",
-    ]
-    again = kept(tmp_path / "new")
-    assert cli("export", "inspect", example, "--out", tmp_path / "new/logs").code == 0
-    assert kept(tmp_path / "new") == again
-
-
-def test_lm_evals_files_lie_in_a_folder_of_the_model(cli: Any, example: Path, tmp_path: Path) -> None:
-    done = cli("export", "lm-eval", example, "--out", tmp_path / "out")
-    assert (done.code, done.err) == (0, "")
-    date = "2026-11-22T12-12-09.000000"
-    names = [f"samples_perturbed_{one}_{date}.jsonl" for one in ("cot", "vanilla")] + [f"results_{date}.json"]
-    assert done.out.splitlines() == [f"written: {tmp_path}/out/reference/{name}" for name in names]
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -97,20 +76,3 @@ def test_no_file_of_a_run_is_written_over_not_even_through_a_link(cli: Any, run:
     assert cli("export", "inspect", run, "--out", run).code == 0, "other files beside a run are the user's"
     (run / "mine_vanilla.eval").unlink()
     assert {name: data for name, data in kept(run).items() if name in before} == before
-
-
-@pytest.mark.parametrize("tool", ["inspect", "lm-eval"])
-def test_what_a_person_left_open_counts_nowhere(cli: Any, run: Path, tmp_path: Path, tool: str) -> None:
-    journal = run / "responses.jsonl"
-    rows = [orjson.loads(line) for line in journal.read_bytes().splitlines()]
-    for row in rows[:2]:
-        row |= {"status": "unanswered", "text": None}
-    journal.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
-    assert cli("export", tool, run, "--out", tmp_path / "out").code == 0
-    if tool == "inspect":
-        with zipfile.ZipFile(tmp_path / "out/mine_vanilla.eval") as log:
-            counted = len(orjson.loads(log.read("summaries.json")))
-    else:
-        (path,) = (tmp_path / "out/reference").glob("samples_*")
-        counted = len(path.read_bytes().splitlines())
-    assert counted == len(rows) - 2

@@ -2,7 +2,6 @@
 
 import csv
 import functools
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,6 @@ from tests.conftest import make_item
 from tests.helpers.foreign_files import generated, samples
 from tests.helpers.outcomes import passes
 from tomserve import benchmarks
-from tomserve.content.paths import runs_root
 from tomserve.interop import fingerprints
 from tomserve.interop.fingerprints import KnownBenchmark
 from tomserve.items import Item
@@ -153,11 +151,6 @@ def test_our_rules_score_prompts_of_a_harness(asked: list[Prompt], cli, tmp_path
     assert set(scores["item"]) == {one.item.id for one in asked}
     assert scores["correct"].all(), "by our rules, as every reply is the right label"
     assert not scores["graded_correct"].any(), "the other grade stands beside"
-    manifest = json.loads((runs_root() / "theirs/manifest.json").read_text())
-    assert manifest["benchmark"] == "perturbed"
-    assert manifest["foreign"]["matched"] == scores.height
-    assert manifest["foreign"]["counts"] == "tomserve"
-    assert manifest["benchmark_items"] > manifest["limit"] == scores.height
     passes(cli("import", "lm-eval", file, "--model", "m", "--counts", "tool", "--run", "graded"))
     assert not load_scores("graded")["correct"].any(), "as the user wishes"
 
@@ -180,8 +173,6 @@ def test_prompts_in_a_spreadsheet_are_found(asked: list[Prompt], cli, tmp_path: 
     assert named.code == 1
     assert "warning: 1 left out, as it is no question of perturbed (theirs.csv, line" in named.err
     assert load_scores("those").height == len(asked)
-    kept = json.loads((runs_root() / "those/manifest.json").read_text())["foreign"]
-    assert kept["left_out"] == {"is no question of perturbed": 1}
     none = cli(*given, "--benchmark", "none", "--run", "none")
     assert (none.code, none.err) == (0, ""), "nothing is looked for where the user says so"
 
@@ -193,34 +184,3 @@ def test_where_nothing_is_graded_our_rules_read(asked: list[Prompt], cli, tmp_pa
     scores = load_scores("ours")
     assert scores["correct"].all()
     assert "graded_by" not in scores.columns
-    refused = cli("import", "jsonl", tmp_path / "r.jsonl", "--model", "m", "--run", "b", "--counts", "tool")
-    assert refused.code == 2
-    assert "no reply carries a grade that says whether it is right" in refused.err
-
-
-OWN = """
-from tomserve import read_items
-from tomserve.benchmarks import Benchmark
-
-def load(path, gold):
-    yield from read_items(path)
-
-BENCHMARK = Benchmark("mine", load)
-"""
-
-
-def test_a_benchmark_with_a_file_of_its_own_is_named(cli, tmp_path: Path) -> None:
-    name, path = str(tmp_path / "mine.py"), tmp_path / "items.jsonl"
-    items = [make_item(number, benchmark="mine") for number in range(3)]
-    path.write_bytes(b"".join(one.to_json() + b"\n" for one in items))
-    (tmp_path / "mine.py").write_text(OWN)
-    rows = [{"asked": f"{' '.join(one.story)}\n{one.question}", "text": one.answer} for one in items[:3]]
-    (tmp_path / "r.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
-    given = ["import", "jsonl", tmp_path / "r.jsonl", "--model", "m", "--run", "theirs"]
-    passes(cli(*given, "--benchmark", name, "--path", path))
-    scores = load_scores("theirs")
-    assert set(scores["item"]) == {one.id for one in items[:3]}
-    assert scores["correct"].all()
-    manifest = json.loads((runs_root() / "theirs/manifest.json").read_text())
-    assert manifest["benchmark_path"] == str(path)
-    assert manifest["benchmark_items"] == len(items)

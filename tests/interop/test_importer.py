@@ -44,18 +44,11 @@ def test_a_spreadsheet_becomes_a_run_whose_grades_count(cli, tmp_path: Path) -> 
     scores = load_scores("questions-a")
     assert scores["correct"].to_list() == [mark == "1" for mark in MARKS]
     assert scores["graded_correct"].to_list() == scores["correct"].to_list()
-    assert scores["parse"].unique().to_list() == ["graded"]
-    assert scores["answer"][1] == "2"
-    assert scores["cluster"].n_unique() == 5
-    assert scores["status"].unique().to_list() == ["ok"]
+    assert (scores["parse"][0], scores["answer"][1], scores["cluster"].n_unique()) == ("graded", "2", 5)
     assert scores["floor_guess"].null_count() == 10, "nobody can guess among no choices"
     row = orjson.loads((tmp_path / "runs/questions-a/responses.jsonl").read_bytes().splitlines()[0])
     assert row["text"] == "It is 0."
     assert row["asked"] == "Ann has 0 pens.\nHow many has she with 0 more?"
-    manifest = json.loads((tmp_path / "runs/questions-a/manifest.json").read_text())
-    (file,) = manifest["foreign"]["files"]
-    assert file["name"] == "a.csv"
-    assert file["bytes"] == (tmp_path / "a.csv").stat().st_size
     analysed = cli("analyze", "questions-a", "--all")
     assert "7 of 10 correct" in analysed.out
 
@@ -171,19 +164,6 @@ def test_a_file_that_cannot_be_read_is_told_in_one_line(what: str, tmp_path: Pat
     assert "\n" not in str(refused.value)
 
 
-def test_rows_that_cannot_be_read_are_left_out_counted_and_told(cli, tmp_path: Path) -> None:
-    lines = ["id,text,correct,score", "1,a,1,", "2,b,perhaps,", "3,c,1,1,1", "4,d,0,x", "5,e,yes,0.5", "6,,1,"]
-    (tmp_path / "x.csv").write_text("\n".join(lines) + "\n")
-    done = cli("import", "csv", tmp_path / "x.csv", "--model", "m")
-    assert done.code == 1
-    assert "has a mark other than" in done.err
-    assert "x.csv, line 3" in done.err
-    assert "has 5 fields instead of 4" in done.err
-    assert "has a score that is no number" in done.err
-    assert "has no reply" in done.err
-    assert load_scores("questions-m").height == 2
-
-
 def test_strangers_names_lead_nowhere_and_print_nothing_strange(cli, tmp_path: Path) -> None:
     odd = {"task": "../../\x1b[31mtask", "question": "<script>alert(1)</script>?", "\u202eevil": "x"}
     rows = [
@@ -243,24 +223,6 @@ def test_several_models_become_several_runs_and_repeats_become_samples(cli, tmp_
     assert cli("import", "jsonl", tmp_path / "r.jsonl", "--run", "one", "--model", "b").code == 0
 
 
-def test_facts_with_too_many_values_for_factors_are_named(cli, tmp_path: Path) -> None:
-    def asked(subjects: int) -> Path:
-        rows = [
-            {"id": n, "question": f"Q{n}?", "text": "t", "correct": n % 2, "subject": f"s{n % subjects}", "number": n}
-            for n in range(2 * subjects)
-        ]
-        return written(tmp_path / f"{subjects}.jsonl", rows)
-
-    mmlu = cli("import", "jsonl", asked(57), "--model", "m", "--run", "mmlu")
-    assert ("factors: subject\n" in mmlu.out, "left out" in mmlu.out) == (True, False)
-    many = cli("import", "jsonl", asked(101), "--model", "m", "--run", "many")
-    assert "factors: none\n" in many.out
-    told = "left out as factors, as each has more than 100 values: 'subject'; --factor NAME takes one"
-    assert told in many.out, "and not `number`, which no two questions share"
-    for run, option in (("kept", "--factor"), ("grouped", "--cluster")):
-        assert "left out" not in cli("import", "jsonl", asked(101), "--model", "m", "--run", run, option, "subject").out
-
-
 def test_several_tasks_become_one_run_with_the_factor_task(cli, tmp_path: Path) -> None:
     """More tasks than a factor has values otherwise, as in mmlu, and the same ids in all of them."""
     rows = [
@@ -279,35 +241,20 @@ def test_several_tasks_become_one_run_with_the_factor_task(cli, tmp_path: Path) 
     assert kept["tasks"] == [f"t{task}" for task in range(120)]
 
 
-def test_a_fact_is_a_factor_where_it_has_few_values_that_recur(cli, tmp_path: Path) -> None:
-    head = "id,question,text,correct,kind,number,same,correct_by"
-    rows = [f"q{n},Q{n}?,t,1,{'ab'[n % 2]},{n},x,{'cd'[n % 2]}" for n in range(8)]
-    (tmp_path / "x.csv").write_text("\n".join([head, *rows]) + "\n")
-    assert "factors: correct_by, kind" in cli("import", "csv", tmp_path / "x.csv", "--model", "m").out
-    chosen = cli("import", "csv", tmp_path / "x.csv", "--model", "m", "--factor", "number", "--run", "b")
-    assert "factors: number" in chosen.out, "as the user wishes"
-
-
 def test_files_of_a_folder_that_hold_nothing_are_left_out(cli, tmp_path: Path) -> None:
     folder = tmp_path / "sheets"
     folder.mkdir()
     sheet(folder / "b.csv", MARKS)
     (folder / "a.csv").write_text("")
     (folder / "c.csv").write_bytes(b"question,reply\n\xff,1\n")
-    (folder / "d.txt").write_text("nothing of ours")
     (folder / "e.csv").symlink_to(folder / "b.csv")
-    done = cli("import", "csv", *sorted(folder.glob("*.csv")), "--model", "a", *mapped())
-    assert (done.code, done.out) == (2, "")
-    assert "a.csv: holds no rows" in done.err
     done = cli("import", "csv", folder, "--model", "a", *mapped())
     assert done.code == 1
     assert "10 replies to 10 questions" in done.out
-    told = done.err.splitlines()
-    assert len(told) == 3
-    assert all(line.startswith("warning: left out: ") for line in told)
-    assert "sheets/a.csv: holds no rows" in told[0]
-    assert "sheets/c.csv:2: not UTF-8" in told[1]
-    assert "sheets/e.csv: is a symbolic link" in told[2]
+    told = ("sheets/a.csv: holds no rows", "sheets/c.csv:2: not UTF-8", "sheets/e.csv: is a symbolic link")
+    for line, said in zip(done.err.splitlines(), told, strict=True):
+        assert line.startswith("warning: left out: ")
+        assert said in line
 
 
 def test_numbers_that_no_scale_tells_apart_are_told(cli, tmp_path: Path) -> None:
@@ -366,15 +313,6 @@ def test_empty_replies_are_unread(cli, tmp_path: Path) -> None:
     assert (set(scores["status"]), set(scores["reason"])) == ({"invalid"}, {"the reply is empty"})
     (tmp_path / "marks.csv").write_text("id,question,correct\n1,Q?,0\n2,R?,1\n")
     assert "empty" not in cli("import", "csv", tmp_path / "marks.csv", "--model", "m", "--run", "c").err
-
-
-def test_of_old_files_without_filters_names_the_first_counts(cli, tmp_path: Path) -> None:
-    rows = [generated(n, f"It is {n}", right) for right in (0.0, 1.0) for n in range(4)]
-    for row in rows:
-        del row["filter"]
-    done = cli("import", "lm-eval", samples(tmp_path / "samples_x.jsonl", rows), "--model", "m", "--run", "r")
-    assert "(also there: 'exact_match,filter 2'" in done.out
-    assert load_scores("r")["correct"].sum() == 0
 
 
 SECRETS = {

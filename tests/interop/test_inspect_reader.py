@@ -99,8 +99,6 @@ def test_a_letter_is_the_choice_that_it_stands_for(cli) -> None:
     assert (item["choices"], item["answer"], item["question"]) == (["box", "bag", "jar"], "box", "Where is 0?")
     passes(cli("import", "inspect", REAL / "places-eval", "--counts", "tomserve", "--run", "ours"))
     assert load_scores("ours")["answer"].to_list() == ["box", "bag", "jar"], "our rules know that letters were shown"
-    graded = load_scores("ours")
-    assert (graded["graded_by"].to_list(), graded["parse"].unique().to_list() != ["graded"]) == (["choice"] * 3, True)
 
 
 def test_an_evaluation_that_was_killed_is_read_as_far_as_it_went(cli, tmp_path: Path) -> None:
@@ -134,13 +132,6 @@ def test_an_error_is_kept_without_what_is_secret_in_it(cli) -> None:
     for path in (runs_root() / "failing-mockllm-model").iterdir():
         for secret in (b"abcdef123456", b"me:pass", b"sk-a1b2c3d4e5f6"):
             assert secret not in path.read_bytes(), path.name
-
-
-def test_a_file_that_is_neither_kind_of_log_is_told_by_its_name(cli, tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("id,text\n1,a\n")
-    done = cli("import", "inspect", tmp_path / "a.csv")
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert "a.csv: no log of Inspect, which ends in .eval or .json; give one, or read spreadsheets by" in done.err
 
 
 def test_errors_limits_thoughts_and_attachments_are_understood(tmp_path: Path) -> None:

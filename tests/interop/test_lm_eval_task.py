@@ -169,18 +169,10 @@ def documents() -> list[dict[str, Any]]:
     return list(functions.questions("perturbed", "vanilla", most=MOST)["test"])
 
 
-def test_documents_hold_story_factors_and_canary_but_no_prompt(documents: list[dict[str, Any]]) -> None:
-    doc = documents[0]
-    names = [name for name in doc if name not in functions.OWN]
-    assert names == sorted(names), "the same order each time, so that hashes of documents are the same"
-    assert {"stage", "scenario", "perturbation"} <= set(names)
-    assert list(doc)[: len(functions.OWN)] == list(functions.OWN)
-    assert "do not train" in doc["canary"]
-    assert "prompt" not in doc
-
-
 def test_a_document_is_asked_and_scored_as_we_do(documents: list[dict[str, Any]]) -> None:
     """Without a chat template, messages stand below each other."""
+    assert "prompt" not in documents[0]
+    assert "do not train" in documents[0]["canary"]
     asking = HarnessTask.of("perturbed", "vanilla", limit=MOST)
     seen = set()
     for number, (doc, item) in enumerate(zip(documents, asking.items, strict=True)):
@@ -217,15 +209,6 @@ def test_a_task_file_fits_its_benchmark_and_strategy(file: Path) -> None:
     assert load_yaml(file)["class"].__name__ == "TomserveTask"
     for named in ("custom_dataset", "doc_to_text", "process_results"):
         assert callable(load_yaml(file)[named])
-
-
-def test_a_part_of_the_questions_can_be_asked_and_mixed_factors_are_texts() -> None:
-    found = functions.questions("hitom", "vanilla", where="order=1; deception=true", most=6)["test"]
-    assert 0 < len(found) <= 6
-    assert set(found["order"]) == {1}
-    assert set(found["deception"]) == {True}
-    assert functions.prompt(found[0]).startswith("System:\n")
-    assert functions.score(found[0], [json.dumps({"answer": found[0]["answer"]})]) == {"acc": 1.0, "read": 1.0}
 
 
 DATE = "2026-11-01T10-00-00.123456"
@@ -289,12 +272,6 @@ def test_one_task_and_one_model_of_a_folder_can_be_taken(real: Path, cli) -> Non
     refuses(cli("import", "lm-eval", real, "--model", "gpt"), "of 24 replies none is what --model gpt names")
 
 
-def test_a_task_without_grades_alone_is_refused(real: Path, cli) -> None:
-    refused = cli("import", "lm-eval", *real.glob("samples_surprise_*"))
-    assert (refused.code, refused.out) == (2, "")
-    assert "have the tool grade the replies, or name the questions' benchmark by --benchmark NAME" in refused.err
-
-
 def results(folder: Path, **more: object) -> None:
     config = {"model": "hf", "model_args": "pretrained=x,api_key=sk-1", **more}
     told = {"config": config, "model_name": "org/model", "date": 5.0}
@@ -312,16 +289,11 @@ def test_generated_texts_with_several_filters(cli, tmp_path: Path) -> None:
     assert found[1].asked == "Tell me.\n\nSum 1?"
     assert found[1].grade is not None
     assert (found[1].grade.value, found[1].grade.answer) == (1.0, "1")
-    assert found[0].grades["exact_match,flexible"].value is None, "held only where it is wanted"
-    (wanted, *_) = LmEvalSamples(path, None, "exact_match,flexible").samples()
-    assert wanted.grades["exact_match,flexible"].value == 1.0
     assert cli("import", "lm-eval", tmp_path / "out").code == 0
     scores = load_scores("sums-org-model")
     assert scores["correct"].to_list() == [False, True, False, True]
     assert set(scores["level"]) == {"level 0", "level 1"}
     assert "sk-1" not in (tmp_path / "runs/sums-org-model/manifest.json").read_text()
-    passes(cli("import", "lm-eval", tmp_path / "out", "--scorer", "exact_match,flexible", "--run", "flexible"))
-    assert load_scores("flexible")["correct"].all()
 
 
 def test_of_several_replies_with_one_grade_that_is_kept_which_the_filter_took(tmp_path: Path) -> None:
@@ -451,9 +423,7 @@ def test_lm_evals_own_functions_find_the_files(runs: dict[str, Path], tmp_path: 
     named = [str(path) for path in (*samples, results)]
     assert utils.get_results_filenames(named) == [str(results)]
     assert utils.get_sample_results_filenames(named) == [str(path) for path in samples]
-    tasks = list(json.loads(results.read_bytes())["results"])
-    assert [utils.get_file_task_name(path.name) for path in samples] == tasks
-    assert tasks == ["perturbed_cot", "perturbed_vanilla"]
+    assert [utils.get_file_task_name(path.name) for path in samples] == ["perturbed_cot", "perturbed_vanilla"]
     date = {utils.get_file_datetime(path.name) for path in samples}
     assert date == {results.stem.removeprefix("results_")}
     assert results.parent.name == utils.sanitize_model_name("tiny")
