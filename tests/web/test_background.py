@@ -246,7 +246,6 @@ def test_an_entry_is_data_and_never_a_program(example: Path, tmp_path: Path) -> 
     ("error", "said"),
     [
         (ConfigError("{runs}/a: there is no such thing\x1b"), "a: there is no such thing\\x1b"),
-        (MemoryError(), "not enough memory for the computation"),
         (ValueError("{runs}/b is too hot"), "the computation failed (ValueError: b is too hot)"),
     ],
 )

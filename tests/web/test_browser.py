@@ -1,5 +1,4 @@
-"""The pages in real Chromium: they fit and pass axe, change while somebody looks, go by the keyboard and without
-scripts, and whatever strangers wrote is text.
+"""The pages in real Chromium: they fit and pass axe, and find a lost server again.
 A person's whole way in a real browser: a new experiment, watching it, an item, a second run, comparing, exporting."""
 
 import contextlib
@@ -21,7 +20,6 @@ from tests.helpers.browsing import Served, Started, Visitor, axe_findings, serve
 from tests.helpers.examples import copied_run, shortened
 from tests.helpers.queues import put
 from tomserve.content.paths import runs_root
-from tomserve.web import run_index
 from tomserve.web.accounts import Person, Users
 from tomserve.web.run_index import State
 from tomserve.web.settings import Settings
@@ -111,74 +109,6 @@ def test_every_page_passes_axe_and_fits_and_its_links_lead_somewhere(me: Visitor
     found["sign in"] = axe_findings(me.page)
     assert {address: said for address, said in found.items() if said} == {}
     me.wrong.clear()  # that a page is missing is said there
-
-
-def test_keys_go_through_lists_and_times_are_those_of_whoever_looks(bench: Served, browser: Any) -> None:
-    for name in ("deep/example", "second"):
-        copied_run(runs_root() / name)
-    with visiting(browser, bench.opened, timezone_id="Asia/Tokyo") as me:
-        page = me.page
-        me.open("/?sort=name&down=no")
-        page.wait_for_selector("[data-keys]:not([hidden])")
-        for key, focused in (("j", "deep/example"), ("j", "second"), ("k", "deep/example")):
-            page.keyboard.press(key)
-            assert page.evaluate("document.activeElement.textContent") == focused
-        page.keyboard.press("x")
-        assert page.locator("input[name=b]:checked").count() == 1
-        page.keyboard.press("?")
-        assert page.locator("dialog#keys").evaluate("node => node.open")
-        page.keyboard.press("Escape")
-        page.wait_for_selector("#runs time[data-local]")
-        assert page.locator("#runs time").first.text_content() == "2026-11-22 21:12"
-        assert page.locator("#runs time").first.get_attribute("title") == "2026-11-22 12:12 UTC"
-        page.keyboard.press("/")
-        page.keyboard.type("jk?x")  # which soon leaves no run in the list
-        assert page.input_value("#f-text") == "jk?x"
-        me.open("/answers/deep/example?outcome=wrong")
-        second = page.locator("table.list tbody a").nth(1).text_content()
-        for key in ("j", "j", "Enter"):
-            page.keyboard.press(key)
-        page.wait_for_selector("#h-story")
-        assert page.locator("h1").text_content() == second
-        page.get_by_role("link", name="Next →").press("Enter")
-        page.locator("h1", has_not_text=str(second)).wait_for()
-        page.get_by_role("link", name="Answers").press("Enter")
-        page.wait_for_selector("#list")
-        assert "outcome=wrong" in page.url
-
-
-ORDER = (
-    "[...document.querySelectorAll('#queue section:first-of-type .run-name')].map(one => one.innerText.trim()).join()"
-)
-
-
-def test_lists_change_in_place_and_keep_the_focus(me: Visitor, bench: Served) -> None:
-    page = me.page
-    assert "No runs yet" in me.text
-    submit(bench, "a")
-    page.wait_for_selector("#open-a")  # the list follows by itself
-    submit(bench, "b", "c")
-    me.open("/queue")
-    page.focus("#up-c")
-    page.keyboard.press("Enter")
-    me.eventually(f"{ORDER} === 'a,c,b'")
-    assert page.evaluate("document.activeElement.id") == "up-c"
-    submit(bench, "d")  # somebody else; it appears by itself
-    page.wait_for_selector("#queue >> text=4 queued.")
-    assert page.evaluate("document.activeElement.id") == "up-c"
-    page.click("#cancel-b")
-    assert len(me.wrong) == 1
-    assert "Its answers are kept" in me.wrong.pop()
-    me.agrees = True
-    page.click("#cancel-d")
-    page.wait_for_selector("#retry-d")
-    states = {name: job.state for name in "bd" if (job := run_index.read_card(runs_root() / name).job) is not None}
-    assert states == {"b": State.QUEUED, "d": State.CANCELLED}
-    page.goto(f"{me.base}/live/a", wait_until="domcontentloaded")
-    for action, badge in (("pause", "paused"), ("resume", "queued"), ("cancel", "cancelled")):
-        page.click(f"#{action}-a")
-        page.wait_for_selector(f".badge.{badge}")
-    page.wait_for_selector("#retry-a")
 
 
 QUESTIONS = 16

@@ -12,6 +12,8 @@ def test_three_pages_in_a_browser(browser: Any, tmp_path: Path) -> None:
     clipboard = ["clipboard-read", "clipboard-write"]
     with served() as bench, visiting(browser, bench.opened, permissions=clipboard) as me:
         me.page.wait_for_selector("#runs time[data-local]")  # our script has run
+        me.page.keyboard.press("j")
+        assert me.page.evaluate("document.activeElement.textContent") == "example", "keys go through lists"
         assert me.open("/run/example") == 200
         table = me.page.locator("#table-accuracy")
         table.locator("th button").first.click()

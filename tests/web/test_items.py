@@ -100,10 +100,8 @@ def test_a_benchmark_is_read_beside_and_browsed_in_pages() -> None:
     text = settled(me, "/items?benchmark=perturbed").text
     items = list(benchmarks.get("perturbed").items())
     assert f"{len(items):,} of {len(items):,} items" in text
-    assert items[0].id in text
     assert items[SIZE].id not in text
     assert items[SIZE].id in settled(me, "/items?benchmark=perturbed&page=2").text
-    assert "<strong>unknown factor" not in text
     assert "unknown factor" in settled(me, "/items?benchmark=perturbed&where=colour%3Dred").text
 
 
@@ -120,8 +118,6 @@ def test_the_page_of_an_item_shows_story_gold_prompt_variants_and_answers() -> N
     item = next(item for item in benchmarks.get("perturbed").items() if item.id in (folder / "items.jsonl").read_text())
     own = urlencode({"benchmark": "perturbed", "id": item.id})
     text = settled(me, f"/items/item?{own}&strategy=cot&preset=reference").text
-    for sentence in item.story:
-        assert sentence.split(".")[0].split('"')[0] in text
     assert '<th scope="col">Gold</th>' in text
     assert "Labels: [" in text
     assert "1 older or unscored runs" in me.get(f"/items/answers?{own}").text, "it is scored first"
@@ -129,11 +125,8 @@ def test_the_page_of_an_item_shows_story_gold_prompt_variants_and_answers() -> N
     assert 'href="/run/mine"' in answers
     assert "forged" not in answers, "the table that lies there is not believed"
     assert answers.count("/answer/mine?") == 2
-    variants = settled(me, f"/items/variants?{own}").text
-    assert "choices" in variants
-    shown = settled(me, f"/items/item?{own}&variant=choices").text
-    assert "short for" not in shown  # the choices are called as before
-    assert f"{item.id}/choices" in shown
+    assert "choices" in settled(me, f"/items/variants?{own}").text
+    assert f"{item.id}/choices" in settled(me, f"/items/item?{own}&variant=choices").text
 
 
 @pytest.mark.parametrize(
@@ -168,17 +161,6 @@ def test_the_body_that_is_shown_is_the_body_that_is_sent(cli, tmp_path, monkeypa
         assert sorted(bodies) == sorted(sent.body for one in shown for sent in one.sent)
 
 
-def test_a_preset_shapes_the_request() -> None:
-    item = make_item()
-    plain, thinking = (
-        preview(item, How(strategy="cot", preset="qwen3-8b", thinking=wanted)).sent[0].fields
-        for wanted in ("off", "on")
-    )
-    assert plain["model"] == "qwen3-8b"
-    assert plain["chat_template_kwargs"] == {"enable_thinking": False}
-    assert thinking["max_tokens"] > plain["max_tokens"]  # type: ignore[operator]
-
-
 @pytest.mark.parametrize(
     ("how", "said"),
     [
@@ -191,9 +173,3 @@ def test_a_preset_shapes_the_request() -> None:
 def test_what_is_not_among_the_content_is_refused(how: How, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         preview(make_item(), how)
-
-
-def test_an_item_of_an_unknown_benchmark_is_asked_as_any_item() -> None:
-    found = preview(Item.model_validate({**make_item().model_dump(), "benchmark": "somebodys"}), How())
-    assert found.sent[0].messages[-1]["role"] == "user"
-    assert "Jar number 1 holds tea." in found.sent[0].messages[-1]["content"]

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 from tests.conftest import Endpoint, completion, make_item
 from tests.helpers.queues import until
-from tests.helpers.workbenches import client, settled, visitor
+from tests.helpers.workbenches import client, visitor
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, ConflictError, NoSuchRunError, TomserveError
 from tomserve.web import playground
@@ -168,15 +168,6 @@ def test_the_pages_ask_and_show_what_came_of_it(endpoint: Endpoint) -> None:
     assert wrong.status_code == 422
     assert "none of the choices" in wrong.text
     assert "Tea is in it." in wrong.text  # what was written is not lost
-
-
-def test_an_item_of_a_benchmark_is_asked_by_its_id(endpoint: Endpoint) -> None:
-    me, item = client(), "C1/none/false_belief/reality/original"
-    settled(me, "/items?benchmark=perturbed")
-    assert "what is really in the bag?" in me.get(f"/try?benchmark=perturbed&item={item}").text
-    answer = me.post("/try", data={"benchmark": "perturbed", "item": item, "base_url": endpoint.url})
-    assert answer.status_code == 200, answer.text
-    assert '<th scope="col">Gold</th>' in answer.text
 
 
 @pytest.mark.parametrize(

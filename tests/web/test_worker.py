@@ -116,13 +116,6 @@ def test_one_that_runs_is_told_to_end_and_goes_on(
         assert reaches("r", "done").turn > 1
 
 
-def test_what_failed_says_why(queue: Queue, workers: Workers) -> None:
-    submit(queue, "r")
-    with workers.one():
-        workers.runs("r").end(1, "failures: 1 bad request\nreport: there")
-        assert reaches("r", "done").said == "failures: 1 bad request"
-
-
 def test_one_whose_process_died_is_asked_again_until_it_dies_without_getting_further(
     queue: Queue, workers: Workers
 ) -> None:
@@ -387,12 +380,8 @@ def test_what_it_ended_by_is_said() -> None:
     assert (
         job_after(RUNS, ProcessEnd(1, said="report: x", failures="failures: 2 timeout")).said == "failures: 2 timeout"
     )
-    assert job_after(RUNS, ProcessEnd(1, said="report: x")).said == "report: x"
     assert job_after(RUNS, ProcessEnd(2, said="no such model")).said == "no such model"
     assert job_after(RUNS, ProcessEnd(7)).said == "ended with exit code 7"
-    assert (
-        "the server went away; it goes on by itself" in job_after(RUNS, ProcessEnd(3, said="the server went away")).said
-    )
 
 
 def why(folder: Path, *urls: str, model: str | None = None, start: bool = False) -> str:
@@ -426,12 +415,9 @@ def test_servers_of_this_machine(tmp_path: Path, endpoint: Endpoint) -> None:
     assert why(tmp_path, model="yi-34b", start=True) == ""
     fields = {"url": endpoint.url, "revision": None, "command": ["vllm", "serve", "org/model"]}
     registry.write_record(endpoint.port, model="yi-34b", loading=True, **fields)
-    for model in ("yi-34b", "org/model", None):
-        assert why(tmp_path, model=model) == "the server of yi-34b is loading its model"
     assert why(tmp_path, endpoint.url) == f"the server at {endpoint.url} is loading its model"
     registry.write_record(endpoint.port, model="yi-34b", **fields)
     for model in ("yi-34b", "org/model", None):
         assert why(tmp_path, model=model) == ""
-    assert why(tmp_path, model="reference") == ""
     registry.write_record(endpoint.port, model="yi-34b", **{**fields, "url": "http://127.0.0.1:1/v1"})
     assert why(tmp_path, model="yi-34b") == "the server of yi-34b does not answer now"
