@@ -15,7 +15,7 @@ import pytest
 
 import tomserve
 from tests.conftest import Endpoint, completion, make_item
-from tests.helpers.asking import FAST, page
+from tests.helpers.asking import FAST
 from tests.helpers.command import journal
 from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
 from tests.helpers.talking import conversing, write_strategy
@@ -91,22 +91,6 @@ def test_an_interrupted_run_sends_no_follow_up_and_goes_on(
     assert tomserve.Run.open("r").failures == {}
 
 
-def test_what_is_left_is_said_in_requests(folder: Path, endpoint: Endpoint, cli) -> None:
-    endpoint.script = lambda body, n: page(500) if "part 3" in body["messages"][0]["content"] else None
-    failed = cli(*job(folder, endpoint, "fan", limit=2, concurrency=8))
-    assert failed.code == 1
-    assert "failures: 2 http_500; repeat the command to ask again" in failed.out
-    assert tomserve.load_scores("r")["status"].to_list() == ["unfinished"] * 2
-    assert tomserve.Run.open("r").failures == {"http_500": 2}
-    endpoint.script = lambda body, n: None
-    again = cli(*job(folder, endpoint, "fan", limit=2, concurrency=8))
-    assert ": 2 of 12 requests to go or more, as a program decides" in again.out, (
-        "as far as is known: one more for each"
-    )
-    assert "4 rows in" in again.out
-    assert tomserve.load_scores("r")["status"].to_list() == ["ok"] * 2
-
-
 def test_the_noise_check_holds_conversations_again(folder: Path, endpoint: Endpoint, cli) -> None:
     """Later turns differ, as replies do; what the conversations came to is compared all the same."""
 
@@ -162,8 +146,6 @@ NONSENSE = {
     '    yield ask("turn2", said="\\ud800")': "turn 1 (counted from 0): cannot be sent",
     '    yield Turn(({"role": "user", "content": {1}},), None, 16)': "turn 1 (counted from 0): cannot be sent",
     '    yield Turn(({"role": "user", "content": "a"},), None, 10**30)': "turn 1 (counted from 0): cannot be sent",
-    '    yield Turn(({"role": "user", "content": "a"},), None, 16, None)': "turn 1 (counted from 0): cannot be",
-    "    yield Turn(None, None, 16)": "yielded a Turn of None; expected a list of messages",
     '    yield [Turn("Who?", None, 16)]': "yielded a Turn of 'Who?'; expected a list of messages",
     '    return "\\ud800"': "returned '\\ud800', which holds half a character",
 }

@@ -4,7 +4,6 @@ Runs of the forced choice: what they keep, how they go on, and how they end wher
 
 import asyncio
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from aiohttp import web
 
 import tomserve
-from tests.conftest import ROOT, Answer, Endpoint, completion, make_item, running
+from tests.conftest import Answer, Endpoint, completion, make_item, running
 from tests.helpers.asking import ask, request, row, rows
 from tests.helpers.command import journal
 from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
@@ -73,17 +72,13 @@ def test_a_resume_against_another_server_stops(endpoint: Endpoint, cli, asking, 
     assert len(endpoint.requests) == 5
     assert (folder(tmp_path) / "responses.jsonl").read_bytes() == written
     assert len(manifest(tmp_path)["sessions"]) == 1
-    done = cli(*asking, "--accept-change", *(("--report",) if field == "root" else ()))
-    assert (done.code, len(endpoint.requests)) == (0, 20), done.err
-    assert f"accepted change: {said}" in done.out
+    done = passes(cli(*asking, "--accept-change", "--report"), f"accepted change: {said}")
+    assert len(endpoint.requests) == 20, done.err
     (change,) = manifest(tmp_path)["sessions"][1]["changes"]
     assert (change["before"], change["now"]) == (before, now)
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", change["time"])
-    assert said in (folder(tmp_path) / "log.txt").read_text()
     assert said in cli("runs", "r").out
-    if field == "root":
-        page = (folder(tmp_path) / "report.html").read_text()
-        assert f"holds answers of more than one server or model. Changed at {change['time']}: {said}" in page
+    page = (folder(tmp_path) / "report.html").read_text()
+    assert f"holds answers of more than one server or model. Changed at {change['time']}: {said}" in page
 
 
 def test_another_model_in_mid_run_stops_it(endpoint: Endpoint, cli, asking, tmp_path: Path) -> None:
@@ -102,9 +97,6 @@ def test_another_model_in_mid_run_stops_it(endpoint: Endpoint, cli, asking, tmp_
     assert len(journal(folder(tmp_path))) == 20
     last = manifest(tmp_path)["sessions"][-1]
     assert last["served_models"] == ["new"]
-    (change,) = last["changes"]
-    assert (change["what"], change["before"], change["now"]) == ("model named by replies", ["old"], "new")
-    assert change["endpoint"] == endpoint.url
     assert "model named by replies was ['old'], now it is new" in cli("runs", "r").out
 
 
@@ -176,12 +168,9 @@ def test_a_server_that_is_exchanged_in_mid_run_is_noticed(
     refuses_in_a_line(
         cli(*asking, "--concurrency", 1), f"{endpoint.url}: another server answers since", "root was a, now it is b"
     )
-    kept = len(journal(folder(tmp_path)))
-    assert 9 <= kept <= 20
+    assert len(journal(folder(tmp_path))) >= 9
     (session,) = manifest(tmp_path)["sessions"]
     assert [(change["now"], change["accepted"]) for change in session["changes"]] == [("b", False)]
-    assert (session["root"], session["answers"]) == ("a", kept)
-    assert "root was a, now it is b" in cli("runs", "r").out
 
 
 def test_a_server_that_is_away_or_tells_nothing_is_no_other_one(endpoint: Endpoint) -> None:
@@ -268,27 +257,6 @@ def test_the_last_session_with_answers_is_the_one_that_counts() -> None:
     assert provenance.previous_session([answered, killed, idle]) is killed
     assert provenance.previous_session([idle]) is None
     assert provenance.previous_session("broken") is None
-
-
-def test_a_resumed_run_is_told_new_names_of_prompts(endpoint: Endpoint, cli, items_file: Path, tmp_path: Path) -> None:
-    """The run was begun by tomserve 0.4, with the prompts under their names of then."""
-    old, names = tmp_path / "old", ("vanilla", "cot")
-    shutil.copytree(ROOT / "prompts/parts", old / "prompts/parts")
-    shutil.copy(ROOT / "prompts/practice.yaml", old / "prompts")
-    for name in names:
-        shutil.copytree(ROOT / f"prompts/{name}_1", old / "prompts" / name)
-    asking = ("eval", "--base-url", endpoint.url, "--benchmark", "items", "--path", items_file, "--run", "r")
-    former, now = ("--strategy", "vanilla", "--strategy", "cot"), ("--strategy", "vanilla_1", "--strategy", "cot_1")
-    with pytest.MonkeyPatch.context() as then:
-        then.setenv("TOMSERVE_CONTENT", "")
-        assert cli(*asking, *former, "--limit", 4, "--content", old).code == 0
-    begun = orjson.loads((tmp_path / "runs/r/manifest.json").read_bytes())["strategies"]
-    assert [begun[name]["digest"] for name in names] == [Strategy.load(f"{one}_1").digest_as(one) for one in names]
-    before = (tmp_path / "runs/r/responses.jsonl").read_bytes()
-    said = f"ask them in a new run with {' '.join(now)} --run NEW"
-    refuses(cli(*asking, *former), "the prompts of 'vanilla' and 'cot' have changed since this run was begun", said)
-    assert (tmp_path / "runs/r/responses.jsonl").read_bytes() == before
-    assert cli(*asking, *now, "--limit", 2).code == 0, "strategies that the run has not asked yet may be added"
 
 
 LONG = "This model's maximum context length is 512 tokens. However, you requested 700 tokens."

@@ -15,12 +15,10 @@ from aiohttp import web
 
 from tests.conftest import Endpoint, completion, make_item, running
 from tests.helpers.asking import FAST
-from tests.helpers.command import journal
-from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
+from tests.helpers.outcomes import passes, refuses
 from tests.helpers.reports import run_folder
 from tests.helpers.rewriters import BOTH, CONDENSED, ITEM, PARAPHRASED, STORY, Script, asked, asking, reply, rewriter
 from tomserve import Run, variants
-from tomserve.errors import ConfigError, ServerError
 from tomserve.items import Item, read_items, write_items
 from tomserve.runs import grader
 from tomserve.runs.grader import BEGINNING, END, ReadingOutcome, excerpt, find_reader, make_reader_item
@@ -28,7 +26,6 @@ from tomserve.runs.rewriter import REWRITER, VERIFIER, RewritingReport, rewritin
 from tomserve.runs.scores import scores_of
 from tomserve.scoring.grades import GradeFiles, GraderChoices, digest_question
 from tomserve.scoring.labels import LetteredChoices
-from tomserve.serving.probe import NoListError
 from tomserve.variants import TAKEN, find_rewriters, make_variant
 from tomserve.variants.text_rules import retell
 
@@ -65,7 +62,6 @@ def test_what_the_rules_cannot_read_goes_to_the_model(endpoint: Endpoint, cli, r
     before = scores_of(run)
     assert (before["status"] == "invalid").sum() == 8
     done = passes(cli("score", "mine", "--reader", endpoint.url))  # one of twelve is unread, fewer than one in ten
-    assert "1 of 12 replies could not be read; first: demo/4 by vanilla" in done.err
     assert "7 of 12 answers (58.3%) were read by a model, as no rule could read them (parse = reader)." in done.err
     assert "reader: of 8 replies that the rules could not read, tiny found an answer in 7, none in 1\n" in done.out
     said = "agreement with the rules on a sample of 4 replies that they could read: 4 alike (100.0%, 95% interval 51.0%"
@@ -76,16 +72,11 @@ def test_what_the_rules_cannot_read_goes_to_the_model(endpoint: Endpoint, cli, r
     assert (set(read["answer"]), set(read["status"]), read["reason"].null_count()) == ({"tea"}, {"ok"}, 7)
     assert scores.filter(pl.col("parse") != "reader").equals(before.filter(pl.col("parse").is_not_null()))
     sent = endpoint.requests[0]
-    assert sent["response_format"]["json_schema"]["schema"]["properties"]["choice"]["enum"] == [
-        *("tea", "salt", "unknown", "none")
-    ]
     prompt = sent["messages"][-1]["content"]
     number = int(quoted(sent).rpartition(" ")[2].rstrip("."))
     assert number >= 4, "what is unread comes before the sample"
     assert ITEMS[number].question in prompt
     assert not any(sentence in prompt for sentence in ITEMS[number].story), "the reader does not answer the question"
-    first = next(row for row in journal(run, "reader.jsonl") if row["of_item"] == "demo/4")
-    assert (first["of_strategy"], first["rules"], first["text"]) == ("vanilla", None, '{"choice":"none"}')
     record = orjson.loads((run / "reader.json").read_bytes())
     assert (record["model"], record["sample"]["replies"], record["sample"]["alike"]) == ("tiny", 4, 4)
 
@@ -98,14 +89,11 @@ def test_scores_are_the_same_to_the_byte_without_a_server(endpoint: Endpoint, cl
         (run / "scores.parquet").unlink()
         cli(command, "mine")
         assert (run / "scores.parquet").read_bytes() == table
-    assert cli("score", "mine", "--reader", endpoint.url).out.count("tiny found an answer in 7") == 1
-    assert len(endpoint.requests) == asked, "every choice was kept"
-    assert (run / "scores.parquet").read_bytes() == table
     done = cli("score", "mine", "--reader", "none")
     assert "its choices stay in" in done.out
     assert "reader" not in set(scores_of(run)["parse"])
     assert cli("score", "mine", "--reader", endpoint.url).code == 0
-    assert len(endpoint.requests) == asked
+    assert len(endpoint.requests) == asked, "every choice was kept"
     assert (run / "scores.parquet").read_bytes() == table
 
 
@@ -189,11 +177,6 @@ def test_another_reader_is_another_set_of_choices(endpoint: Endpoint, cli, run: 
         cli("score", "mine", "--reader", endpoint.url).out
     )
     assert set(scores_of(run).filter(parse="reader")["answer"]) == {"unknown"}
-    asked = len(endpoint.requests)
-    endpoint.models = ["tiny"]
-    cli("score", "mine", "--reader", endpoint.url)
-    assert len(endpoint.requests) == asked
-    assert set(scores_of(run).filter(parse="reader")["answer"]) == {"tea"}
 
 
 def test_replies_of_another_tool_keep_their_choices_beside_the_table(endpoint: Endpoint, cli, tmp_path: Path) -> None:
@@ -205,22 +188,12 @@ def test_replies_of_another_tool_keep_their_choices_beside_the_table(endpoint: E
     command = ("score", "--responses", found, "--items", items, "--out", out)
     done = passes(cli(*command, "--reader", endpoint.url))
     assert "of 12 replies that the rules could not read, tiny found an answer in 11, none in 1" in done.out
-    assert "replies read as: reader 11, not at all 1" in done.out
     table = out.read_bytes()
     assert (tmp_path / "s.csv.reader.jsonl").exists()
     assert cli(*command).code == 0
     assert out.read_bytes() == table
     endpoint.models = ["M"]
     assert cli(*command, "--reader", endpoint.url).code == 2, "the lines name the model that replied"
-
-
-def test_a_server_of_several_models_and_one_that_is_not_there(endpoint: Endpoint, cli, run: Path) -> None:
-    endpoint.script, endpoint.models = careful, ["one", "two"]
-    refuses(cli("score", "mine", "--reader", endpoint.url), "name one by --reader-model: one, two")
-    assert "two found an answer in 7" in cli("score", "mine", "--reader", endpoint.url, "--reader-model", "two").out
-    for reader in ("reference", "no-such-model"):
-        refuses_in_a_line(cli("score", "mine", "--reader", reader))
-    refuses(cli("score", "mine", "--reader-sample", 3), "belong to --reader URL or MODEL")
 
 
 def test_the_sample_takes_prose_first_and_no_more_than_wanted(endpoint: Endpoint, cli, tmp_path: Path) -> None:
@@ -283,37 +256,6 @@ def test_from_python_also_inside_a_running_loop(endpoint: Endpoint, run: Path) -
     assert (outcome.read, outcome.none, outcome.unread) == (7, 1, 8)
     assert outcome.agreement[:4] == (2, 2, 0, 0)
     assert (Run.open("mine").scores()["parse"] == "reader").sum() == 7
-    endpoint.models = ["evaluated"]
-    with pytest.raises(ConfigError, match="is the evaluated model"):
-        Run.open("mine").read_by(endpoint.url)
-
-
-def test_every_sample_of_a_question_is_read_and_then_they_vote(endpoint: Endpoint, cli, tmp_path: Path) -> None:
-    endpoint.script = careful
-    folder = run_folder(tmp_path / "runs/mine", {"vanilla": {"demo/1": {"text": "Answer: salt"}}}, ITEMS, "evaluated")
-    further = [{"text": UNREAD.format(7), "sample": 1}, {"text": UNREAD.format(8), "sample": 2}]
-    row = {"item": "demo/1", "strategy": "vanilla", "turn": 0, "key": "k", "status": "ok"}
-    with (folder / "responses.jsonl").open("ab") as journal:
-        journal.writelines(orjson.dumps({**row, **one}) + b"\n" for one in further)
-    assert scores_of(folder).select("answer", "samples_read").row(0) == ("salt", 1)
-    assert "found an answer in 2, none in 0" in cli("score", "mine", "--reader", endpoint.url).out
-    assert scores_of(folder).select("answer", "parse", "samples_read").row(0) == ("tea", "reader", 3)
-
-
-def test_of_a_conversation_what_it_came_to_is_read(endpoint: Endpoint, cli, tmp_path: Path) -> None:
-    endpoint.script = careful
-    last = {"text": "first, number 9", "turn": 1, "closes": 2, "conclusion": UNREAD.format(3)}
-    fields = {"demo/1": {"text": "an earlier turn", "turn": 0}}
-    folder = run_folder(tmp_path / "runs/mine", {"two": fields}, ITEMS, "evaluated")
-    row = {"item": "demo/1", "strategy": "two", "key": "l", "status": "ok", **last}
-    with (folder / "responses.jsonl").open("ab") as journal:
-        journal.write(orjson.dumps(row) + b"\n")
-    manifest = orjson.loads((folder / "manifest.json").read_bytes())
-    manifest["strategies"]["two"]["turns"] = 2
-    (folder / "manifest.json").write_bytes(orjson.dumps(manifest))
-    assert "found an answer in 1" in cli("score", "mine", "--reader", endpoint.url).out
-    assert [quoted(body) for body in endpoint.requests] == [UNREAD.format(3)]
-    assert scores_of(folder).select("answer", "parse").row(0) == ("tea", "reader")
 
 
 def write(endpoint: Endpoint, out: Path, items: list[Item], *wanted: variants.Kind, **more: Any) -> RewritingReport:
@@ -338,20 +280,10 @@ def test_what_no_rule_can_do_is_rewritten_verified_and_written(endpoint: Endpoin
     assert (made[2].story, made[4].story, made[4].base) == (CONDENSED, PARAPHRASED, "own/1")
     assert made[4].factors == {"variant": "paraphrase", "variant_by": "rewriter:tiny"}
     assert find_rewriters(made) == {"tiny"}
-    assert find_rewriters(BOTH) == set()
     assert report.made["paraphrase", "rewriter:tiny"] == report.made["person", "rules"] == 2
     assert (report.right, report.dropped) == (Counter(paraphrase=2, condensed=2), Counter())
     sent = Counter("answer" in asked(body) for body in endpoint.requests)
     assert sent == {False: 2, True: 12}, "a story is rewritten once for all its questions, an original answered once"
-    prompt = next(body for body in endpoint.requests if "condensed" not in str(body))["messages"][-1]["content"]
-    assert all(item.question in prompt for item in BOTH)
-    words = sum(len(sentence.split()) for sentence in STORY)
-    fewest, most = next(
-        map(int, found.groups())
-        for body in endpoint.requests
-        if (found := re.search(r"in (\d+) to (\d+) words", body["messages"][-1]["content"]))
-    )
-    assert 0.6 <= fewest / words <= most / words <= 0.7
     assert "condensed: 2 by rewriter:tiny; 2 of the rewritten ones answered rightly" in report.lines()
     count = len(endpoint.requests)
     before = out.read_bytes()
@@ -369,7 +301,6 @@ OTHERWISE = (
     (edited(4, "Noor sees that the power is off."), "the negations are others"),
     (edited(1, "For the market, Noor would like to make 4 loaves of rye bread."), "the numbers are others"),
     (PARAPHRASED[:4], "the number of sentences is another"),
-    (edited(3, " "), "the reply is no list of sentences"),
     (edited(3, "The power\x00 fails."), "the reply is no list of sentences"),
 )
 
@@ -463,9 +394,6 @@ def test_replies_of_one_rewriter_are_not_those_of_another(endpoint: Endpoint, tm
     report = one(endpoint, tmp_path, variants.PARAPHRASE, rewriter(other))
     assert report.made == {("paraphrase", "rewriter:second"): 1}
     assert list(read_items(tmp_path / "out.jsonl"))[1].story == other
-    endpoint.models, endpoint.script = ["tiny"], rewriter(PARAPHRASED)
-    write(endpoint, tmp_path / "out.jsonl", [ITEM], variants.PARAPHRASE)
-    assert list(read_items(tmp_path / "out.jsonl"))[1].story == PARAPHRASED
 
 
 def test_variants_that_came_with_the_items_are_not_made_again(endpoint: Endpoint, tmp_path: Path) -> None:
@@ -482,12 +410,3 @@ def test_variants_that_came_with_the_items_are_not_made_again(endpoint: Endpoint
     assert report.made["person", "rules"] == 1  # of the other original
     assert report.dropped["paraphrase", TAKEN] == 1
     assert {item.id: item for item in read_items(out)}[given[0].id] == given[0]
-
-
-def test_a_server_whose_list_of_models_cannot_be_read_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise NoListError("no list of models; name one by --model (MODEL=)", "it is no JSON")
-
-    monkeypatch.setattr("tomserve.serving.endpoint.choose_target", refuse)
-    with pytest.raises(ServerError, match="name one by --reader-model"):
-        find_reader("http://127.0.0.1:9/v1")

@@ -48,12 +48,8 @@ def test_what_is_read_is_written_again_with_fields_nobody_knows_yet(tmp_path: Pa
     ("change", "said"),
     [
         ({"strategies": {"cot": {"digest": 5}}}, "strategies.cot.digest: expected a text; found 5; restore the file"),
-        ({"strategies": {"cot": {"turns": "two"}}}, "strategies.cot.turns: expected a whole number; found 'two'"),
         ({"sessions": [{"concurrency": "many"}]}, "sessions.0.concurrency: expected a whole number; found 'many'"),
-        ({"sessions": {}}, "sessions: expected a list; found an empty mapping"),
-        ({"noise": {"concurrencies": [1, "64"]}}, "noise.concurrencies.1: expected a whole number; found '64'"),
         ({"complete": "yes"}, "complete: expected true or false; found 'yes'"),
-        ({"model": None}, "model: expected a text; found nothing"),
         ({"benchmark": "left out"}, "benchmark: is missing; expected a text; restore the file"),
         ({"sampling": {"model": "other"}}, "sampling: model: tomserve sets this field of a request itself"),
         ({"settings": {"search": [1]}}, "settings: search: expected the budget and the seed of a search"),
@@ -141,8 +137,6 @@ def test_every_turn_counts_for_what_is_left(conversations: Path, endpoint: Endpo
     with open_evaluation(options(endpoint, items, tmp_path)) as evaluation:
         assert next(evaluation.phases()).count().left == 0
         assert (evaluation.complete(), evaluation.result().failures) == (True, {"refusal": 1})
-    assert tomserve.Run.open("talk").manifest.turns("talk") == 2
-    assert tomserve.load_scores("talk")["status"].to_list() == ["ok"] * 6 + ["refusal"]
 
 
 RAN = "import pathlib\npathlib.Path({!r}).touch()\n"
@@ -274,11 +268,8 @@ def test_programs_of_a_content_folder_are_named_once(cli, run: Path, tmp_path: P
     told = f"note: {folder} holds studies, which are programs and run with your rights: analysis/depths.py\n"
     analyze = ("analyze", run, "--study", "accuracy", "--format", "csv")
     assert cli(*analyze, "--content", folder).err.count(told) == 1
-    assert told not in cli("score", run, "--content", folder).err
     monkeypatch.setenv("TOMSERVE_CONTENT", "")
     assert "note: " not in cli(*analyze, "--content", ROOT).err, "what came installed"
-    done = cli("doctor", "--content", folder)
-    assert "programs in the first, which are run with your rights: analysis/depths.py" in " ".join(done.out.split())
 
 
 WRONG = (

@@ -1,7 +1,6 @@
 """What is asked: variants of questions, conditions (--where), and a limit that keeps to what a run drew first.
 Every row counts: whatever its status is, it is an outcome in every table, headline and exit code."""
 
-import ast
 import json
 import re
 from collections import Counter
@@ -16,7 +15,7 @@ from aiohttp import web
 import tomserve
 from tests.conftest import ROOT, Cli, Endpoint, completion, make_item
 from tests.helpers.examples import change_rows
-from tests.helpers.outcomes import passes, refuses_in_a_line
+from tests.helpers.outcomes import passes
 from tomserve import benchmarks, status
 from tomserve.engine.replies import read_reply
 from tomserve.engine.transport import Reply
@@ -70,7 +69,6 @@ def test_the_table_says_each_answer_in_the_words_of_the_original(endpoint: Endpo
     scores = asked(endpoint).scores().sort("item")
     told = scores.filter(pl.col("original_item").is_not_null())
     assert told["original_item"].to_list() == [item.id for item in ITEMS]
-    assert set(told["variant"]) == {"choices"}
     assert set(told["variant_by"]) == {"record"}
     first, last = ITEMS[0].choices.index("tea"), ITEMS[0].choices.index("salt")
     own = scores.filter(pl.col("original_item").is_null())
@@ -133,10 +131,6 @@ def test_variants_that_came_with_the_items_are_asked_rather_than_made_again(tmp_
 def test_kinds_have_names_and_short_names(endpoint: Endpoint) -> None:
     with pytest.raises(ConfigError, match=r"unknown kind 'colour'.*Known: again, all, choices"):
         asked(endpoint, variants="colour")
-    with pytest.raises(ConfigError, match="no kind of variant is named"):
-        asked(endpoint, variants=" , ")
-    with pytest.raises(ConfigError, match="variants is"):
-        asked(endpoint, variants=5)
 
 
 def test_what_cannot_be_told_otherwise_is_left_out_and_counted_by_reason() -> None:
@@ -259,9 +253,6 @@ def test_from_python(endpoint: Endpoint, tmp_path: Path) -> None:
     assert run.scores()["task"].unique().to_list() == ["percept_to_belief"]
     assert len(tomserve.load("bigtom", SMALL, where=["condition=no_event"])) == 4
     assert len(tomserve.load("bigtom", SMALL, where="all")) == 116
-    items = tomserve.load("bigtom", SMALL, where="init_belief=1")
-    kept = tomserve.ask(items, "vanilla", base_url=endpoint.url, run=tmp_path / "two")
-    assert kept.scores().height == len(items)  # items that a caller gives are what is asked
     with pytest.raises(ConfigError, match="where is 3"):
         tomserve.ask("bigtom", "vanilla", base_url=endpoint.url, path=SMALL, where=3)  # type: ignore[arg-type]
 
@@ -312,8 +303,6 @@ def test_every_http_status_is_an_outcome_everywhere(endpoint: Endpoint, cli, ask
     assert scores.filter(pl.col("status") != "ok")["correct"].to_list() == [False] * 10
     page = (tmp_path / "runs/r/report.html").read_text()
     assert "tiny, vanilla: 10 of 20 without an answer (50.0%)." in page
-    assert "answers could be read" not in page
-    assert f"10 http_{code}, 10 ok; prompts" in cli("runs", "r").out
     analyzed = cli("analyze", "r", "--study", "accuracy", "--format", "csv", "--out", tmp_path / "tables")
     assert (analyzed.code, analyzed.err.count("\n")) == (0, 1)
     assert f"r: 10 of 20 answers (50.0%) did not come (10 http_{code}); they count as wrong." in analyzed.err
@@ -381,40 +370,6 @@ def test_a_journal_with_a_status_that_nobody_knows(endpoint: Endpoint, cli, aski
     change_rows(tmp_path / "runs/r", lambda n, row: {**row, "status": strange[n]} if n < 2 else row)
     done = passes(cli("score", "r"), "20 answers scored, 18 correct")
     assert "rows of an unknown status count as failures: 1 done, 1 \ufffd[2Jgone; known: ok, length" in done.err
-    assert "1 done, 18 ok, 1 \ufffd[2Jgone; prompts" in (shown := cli("runs", "r")).out
-    assert "\x1b" not in shown.out + done.err
-    assert "unknown status" in cli("analyze", "r").err
+    assert "\x1b" not in cli("runs", "r").out + done.err
     again = cli(*asking)
     assert (again.code, len(endpoint.requests)) == (0, 22)
-    assert re.search(r"vanilla .* 100% \[", again.out)
-
-
-@pytest.mark.parametrize("found", [5, True, ["ok"], ""])
-def test_a_status_that_is_no_text_is_refused_by_file_line_and_field(cli, tmp_path: Path, found: object) -> None:
-    write_items(tmp_path / "items.jsonl", [make_item(n) for n in range(3)])
-    lines = [{"item": f"demo/{n}", "text": "tea", **({"status": found} if n == 1 else {})} for n in range(3)]
-    theirs = tmp_path / "theirs.jsonl"
-    theirs.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
-    refuses_in_a_line(
-        cli("score", "--responses", theirs, "--items", tmp_path / "items.jsonl", "--out", tmp_path / "s.csv"),
-        f"{theirs}:2: field 'status' is {found!r}; expected text: ok, length, refusal",
-    )
-    assert not (tmp_path / "s.csv").exists()
-
-
-OPTIONS = {"status", "options", "importer", "experiments", "planning"}
-"""Modules in which an option of commands, forms, records or Inspect's settings is called `timeout`, and the one."""
-
-
-def test_statuses_are_spelled_in_one_module() -> None:
-    """Words that mean nothing else; so that a new status cannot be forgotten in one of several lists."""
-    spelled = {status.TIMEOUT, status.MALFORMED, status.UNFINISHED}
-    for path in (ROOT / "tomserve").rglob("*.py"):
-        if path.stem in OPTIONS:
-            continue
-        if not re.search("|".join((*spelled, "http_")), text := path.read_text()):
-            continue
-        constants = (node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant))
-        texts = {value for value in constants if isinstance(value, str)}
-        assert not texts & spelled, path
-        assert not [text for text in texts if re.fullmatch(r"http_\w*", text)], path

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock, call
 
 import orjson
 import pytest
@@ -39,19 +38,12 @@ def test_a_run_of_a_terminal_is_recorded_to_its_end(cli: Cli, asking: tuple[obje
     found = progress.read_progress(Path(os.environ["TOMSERVE_RUNS"]) / "r")
     assert (found.total, found.done, found.written, found.statuses) == (20, 20, 20, {"ok": 20})
     assert (found.phase, found.eta, found.outcome, found.running) == (1, None, "", False)
-    assert found.doing.startswith("asking tiny at ")
-    assert found.ended is not None
-    assert found.pid == os.getpid()
 
 
 def test_how_fast_it_goes_lately_and_how_long_it_takes_yet(tmp_path: Path, clock: list[float]) -> None:
     with RunFolder(tmp_path / "r") as folder:
         recording = progress.ProgressRecorder(Listener(), folder.path)
-        recording.message("waiting for the server to load")
-        clock[0] += 2
         recording.message("asking m at h")
-        before = progress.read_progress(folder.path)
-        assert (before.phase, before.eta) == (0, None)  # how much there is to ask is not known yet
         recording.begin_phase(1000, 100)
         for second in range(100):
             clock[0] += 1
@@ -62,9 +54,7 @@ def test_how_fast_it_goes_lately_and_how_long_it_takes_yet(tmp_path: Path, clock
         assert (found.done, found.written, found.statuses) == (400, 300, {"ok": 299, "timeout": 1})
         assert (found.rate, found.eta) == (5.0, 120.0)
         assert (found.out, found.limit, found.queue, found.cached, found.retrying) == (8, 16, 3, 0.5, 2)
-        assert (found.running, found.doing) == (True, "asking m at h")
-        assert progress.lock_holder(folder.path / ".lock") == os.getpid()
-        assert found.slowest.strategy == "cot"
+        assert (found.running, found.doing, found.slowest.strategy) == (True, "asking m at h", "cot")
         clock[0] += 1
         recording.status(RunStatus(pause=90.0))
         found = progress.read_progress(folder.path)
@@ -72,33 +62,6 @@ def test_how_fast_it_goes_lately_and_how_long_it_takes_yet(tmp_path: Path, clock
         recording.begin_phase(10, 0)
         found = progress.read_progress(folder.path)
         assert (found.phase, found.total, found.done, found.statuses, found.out) == (2, 10, 0, {}, 0)
-
-
-def test_it_is_written_about_once_a_second(tmp_path: Path, clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    replaced: list[float] = []
-    own = os.replace
-    monkeypatch.setattr(os, "replace", lambda *names: (replaced.append(clock[0]), own(*names))[1])
-    recording = progress.ProgressRecorder(Listener(), tmp_path)
-    for _ in range(1000):
-        recording.row(row())
-    assert len(replaced) <= 2
-    replaced.clear()
-    for _ in range(40):
-        clock[0] += 0.25
-        recording.status(RunStatus())
-    assert len(replaced) == 10
-
-
-def test_everything_is_passed_on(tmp_path: Path) -> None:
-    listener = Mock(Listener)
-    with progress.record_progress(listener, tmp_path) as recording:
-        recording.message("hello")
-        recording.begin_phase(2, 1)
-        recording.row(row())
-        recording.status(status := RunStatus(oldest=(SLOW, 2.0)))
-        recording.end_phase()
-    heard = [call.message("hello"), call.begin_phase(2, 1), call.row(row()), call.status(status), call.end_phase()]
-    assert listener.mock_calls == heard
 
 
 def test_what_it_ended_by_is_kept_and_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

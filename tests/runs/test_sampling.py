@@ -89,10 +89,7 @@ MISFITS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"temperature": 0}, "at temperature 0 all samples of a question are the same; add a temperature"),
     ({"temperature": -0.5}, "temperature is -0.5; expected a number from 0"),
     ({"temperature": math.nan}, "temperature is nan; expected"),
-    ({"temperature": True}, "temperature is True; expected"),
-    ({"temperature": "hot"}, "temperature is 'hot'; expected"),
     ({"repeats": 0}, "repeats is 0; expected a whole number from 1"),
-    ({"repeats": 2.5}, "repeats is 2.5; expected"),
     ({"seed": -1}, "seed is -1; expected a whole number from 0"),
     ({"seed": 2**31}, "expected a whole number from 0 to"),
 )
@@ -147,17 +144,6 @@ def test_every_sample_of_a_strategy_of_two_turns_is_a_conversation(endpoint: End
     endpoint.requests.clear()
     assert asked(endpoint, strategies=two).manifest.complete
     assert [body["seed"] for body in endpoint.requests] == [7]
-
-
-def test_the_noise_check_asks_every_sample_again_and_compares_the_scored_one(endpoint: Endpoint) -> None:
-    run = asked(endpoint, noise_check=0.5)
-    again = journal(run.folder, "noise.jsonl")
-    assert Counter((row["concurrency"], row.get("sample", 0)) for row in again) == {
-        (level, sample): 2 for level in {row["concurrency"] for row in again} for sample in (0, 1, 2)
-    }
-    compared = run.scores().drop_nulls("noise_compared")
-    assert compared.height == 2
-    assert compared["noise_answer"].null_count() == 2  # sample 1 again said what sample 1 had said
 
 
 def test_a_turn_with_a_seed_of_its_own_still_differs_between_samples() -> None:

@@ -22,13 +22,13 @@ from tomserve.benchmarks import load
 from tomserve.content import cache
 from tomserve.content.files import FileSnapshot, digest_bytes, digest_file
 from tomserve.errors import ConfigError
-from tomserve.items import read_line, write_items
+from tomserve.items import write_items
 from tomserve.reporting.html import sources
 from tomserve.reporting.html.report import write_report
 from tomserve.reporting.html.sources import find_current_report
 from tomserve.runs import scores as table
 from tomserve.runs.scores import load_scored_run, load_scores, scores_of
-from tomserve.scoring import responses, version
+from tomserve.scoring import version
 from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.scoring.table import write_score_table
 
@@ -169,17 +169,6 @@ def test_what_is_rewritten_gives_no_table(run: Path, name: str, content: str, mo
     monkeypatch.setattr(table, "write_score_table", real)
     path.write_bytes(lines)
     assert right(run) == [False] * 4
-
-
-def test_a_copied_run_takes_its_scores_along(run: Path, scorings: list[Path], tmp_path: Path) -> None:
-    scores_of(run)
-    same, other = tmp_path / "elsewhere/r", tmp_path / "runs/other"
-    for place in (same, other):
-        shutil.copytree(run, place)  # with the times, as `cp -p`
-    assert set(scores_of(same)["run"]) == {"r"}
-    assert scorings == [run]
-    assert set(scores_of(other)["run"]) == {"other"}  # the name is a column of the table
-    assert scorings == [run, other]
 
 
 def test_a_run_without_answers_is_no_obstacle(run: Path) -> None:
@@ -374,31 +363,12 @@ def test_a_report_stands_as_long_as_it_would_be_made_the_same(run: Path, monkeyp
     assert find_current_report(run) is None
     write_report([str(run)], labels=["r=Mine"], intervals="published")
     assert find_current_report(run) == path, "what its user wished for is kept"
-    write_report([str(run)], run.parent / "elsewhere.html")
-    assert find_current_report(run) == path
+    with monkeypatch.context() as patched:
+        patched.setattr(sources, "_CODE", "sha256:other")
+        assert find_current_report(run) is None
     edited(run)
     aged(run)
     assert find_current_report(run) is None
-    path.unlink()
-    scores_of(run)
-    assert find_current_report(run) is None
-
-
-def test_a_report_of_another_study_or_code_is_old(run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    own = tmp_path / "content/analysis"
-    shutil.copytree(ROOT / "analysis", own, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setenv("TOMSERVE_CONTENT", str(own.parent))
-    path = write_report([str(run)])
-    assert find_current_report(run) == path
-    text = (own / "accuracy.py").read_text()
-    (own / "accuracy.py").write_text(text + "\n")
-    assert find_current_report(run) is None
-    (own / "accuracy.py").write_text(text)
-    assert find_current_report(run) == path
-    monkeypatch.setattr("tomserve.reporting.html.sources._CODE", "sha256:other")
-    assert find_current_report(run) is None
-    write_report([str(run)], study=str(own / "accuracy.py"))
-    assert find_current_report(run) is None, "a study given by path is not looked for again"
 
 
 def test_a_report_shows_the_rows_that_were_scored(run: Path) -> None:
@@ -458,14 +428,10 @@ def test_free_text_answers_to_hitom_name_their_gold_and_how_they_were_read(cli, 
     command = ("score", "--responses", found, "--benchmark", "hitom", "--path", SMALL, "--out", out)
     done = cli(*command)
     assert done.code == 1, "more than one in ten could not be read"
-    assert done.err.splitlines()[-1].endswith(f"see `tomserve runs {found} --benchmark hitom --path {SMALL} --unread`")
     assert "s.csv: 1 of 3 answers (33.3%) could not be read; they count as wrong." in done.err
-    assert "3 answers scored, 1 correct\nreplies read as: " in done.out
-    assert "; compared with gold: corrected\n" in done.out
     scores = pl.read_csv(out)
     assert {*scores["parse"]} == {"label+letter", "label", None}
     assert set(scores["gold"]) == {"corrected"}
-    assert scores.filter(item=wrong.id)["places_offered"].item() == " ".join(wrong.choices[:-1])
     assert "; compared with gold: tracked\n" in cli(*command, "--gold", "tracked").out
 
 
@@ -554,16 +520,6 @@ def test_other_questions_about_the_story_tell_whose_belief_it_is(tmp_path: Path)
     assert pl.read_parquet(tmp_path / "s.parquet")["chain_verdicts"].to_list() == [["right", "other_belief"]]
 
 
-def test_a_story_of_many_questions_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(responses, "CACHED", 2)
-    loaded: list[int] = []
-    write_items(tmp_path / "items.jsonl", [make_item(n, cluster="s") for n in range(30)])
-    monkeypatch.setattr(responses, "read_line", lambda *line: loaded.append(1) or read_line(*line))
-    known = ItemFile(tmp_path / "items.jsonl")
-    assert {known.others(place) for place in range(30)} == {()}
-    assert len(loaded) <= 60
-
-
 def test_factors_of_mixed_kinds_become_text(tmp_path: Path) -> None:
     kinds = [make_item(1, factors={"n": 1, "x": 1, "b": True}), make_item(2, factors={"n": 2.5, "x": "a", "b": None})]
     write_items(tmp_path / "items.jsonl", kinds)
@@ -647,7 +603,9 @@ def test_nulls_marks_and_repeated_lines(cli, tmp_path: Path) -> None:
     assert "2 answers scored, 1 correct" in done.out
     assert "1 lines answer an item again; of each the last one counts" in done.err
     empty = lines(tmp_path / "empty.jsonl")
-    refuses(
-        cli("score", "--responses", empty, "--items", items(tmp_path), "--out", tmp_path / "s.csv"),
-        "no line of it is a response",
-    )
+    odd = lines(tmp_path / "odd.jsonl", reply(1), reply(2, status=["ok"]))
+    for wrong, said in (
+        (empty, "no line of it is a response"),
+        (odd, "odd.jsonl:2: field 'status' is ['ok']; expected"),
+    ):
+        refuses(cli("score", "--responses", wrong, "--items", items(tmp_path), "--out", tmp_path / "s.csv"), said)
