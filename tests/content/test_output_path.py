@@ -1,5 +1,4 @@
-"""What a user names by --out is written without losing anything that is not meant, whatever stands there.
-Content is found in the folders of content, or the user is told how; its digest does not depend on where it lies."""
+"""What a user names by --out is written without losing anything that is not meant, whatever stands there."""
 
 import os
 import socket
@@ -12,9 +11,7 @@ import pytest
 
 from tests.conftest import ROOT, make_item
 from tests.helpers.command import TOMSERVE, environment
-from tomserve import content
 from tomserve.content import files, output_path
-from tomserve.content.paths import digest, digest_of
 from tomserve.errors import ConfigError
 from tomserve.items import write_items
 from tomserve.runs import runfolder
@@ -169,7 +166,6 @@ SHELL = {
     "output that is closed": (f"{ITEMS} >&-", 2, UNWRITTEN),
     "an error that nobody sees": ("{tomserve} items nonsense 2>&-", 2, ""),
     "nobody reads": ("set -o pipefail; {tomserve} items perturbed | head -1 > out", 0, ""),
-    "help that is full": ("{tomserve} --help > /dev/full", 2, UNWRITTEN),
 }
 
 
@@ -187,18 +183,3 @@ def test_on_a_command_line(tmp_path: Path, name: str) -> None:
     assert (tmp_path / "out").exists() == (code == 0)
     if code == 0:
         assert (tmp_path / "out").read_bytes().count(b'"choices"') in (1, 3)
-
-
-def test_content_that_must_be_there_is_found_or_asked_for() -> None:
-    assert content.require("dataset/worlds/words.yaml") == content.find("dataset/worlds/words.yaml")
-    with pytest.raises(ConfigError, match=r"^dataset/moons is in none of the content folders; name one .* --content$"):
-        content.require("dataset/moons")
-
-
-def test_parts_in_memory_in_files_and_one_after_the_other_have_one_digest(tmp_path: Path) -> None:
-    path = tmp_path / "part"
-    path.write_bytes(b"bc")
-    found = digest(b"a", b"bc")
-    assert found == digest_of(iter((b"a", b"bc"))) == digest(b"a", path) == digest_of((b"a", path))
-    assert digest(b"ab", b"c") != found
-    assert digest() == "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

@@ -37,23 +37,14 @@ def changed(data: dict, field: str, value: object) -> dict:
     [
         ("schema", ABSENT, f"schema: {VERSION}"),
         ("schema", 2, "schema: expected 1; found 2"),
-        ("model", ABSENT, "model: is missing; expected a text"),
         ("model", 7, "model: expected a text; found 7"),
         ("modle", "x", "modle: unknown key; did you mean 'model'? Known: "),
         ("name", "Big Model", "name: expected small letters, digits, '.', '_' and '-', beginning with a letter or digit; "),
         ("weights_gb", 0, "weights_gb: expected a number above 0; found 0"),
-        ("weights_gb", "many", "weights_gb: expected a number; found 'many'"),
-        ("max_model_len", 100, "max_model_len: expected a whole number of at least 512; found 100"),
-        ("max_model_len", 8192.5, "max_model_len: expected a whole number; found 8192.5"),
-        ("shape", "big", "shape: expected a mapping with the keys layers, heads, kv_heads, head_dim, latent; found 'big'"),
         ("shape.heads", ABSENT, "shape.heads: is missing; expected a whole number"),
-        ("shape.heads", [1], "shape.heads: expected a whole number; found [1]"),
-        ("system_role", "perhaps", "system_role: expected true or false; found 'perhaps'"),
-        ("stop", "END", "stop: expected a list of texts; found 'END'"),
         ("flags", ["a"], "flags: expected a mapping of keys to values; found ['a']"),
         ("flags", {"a": None}, "flags.a: expected a text or a whole number or a number or true or false; found nothing"),
         ("verified", "documentd", "verified: expected one of yes, documented, unverified; found 'documentd'; did you mean"),
-        ("env", {"A": {"b": 1}}, "env.A: expected a text; found a mapping with the keys b"),
     ],
 )  # fmt: skip
 def test_a_preset(tmp_path: Path, field: str, value: object, said: str) -> None:
@@ -69,13 +60,11 @@ def test_a_preset(tmp_path: Path, field: str, value: object, said: str) -> None:
     [
         ("description: d\nmax_tokens: 9\n", f"strategy.yaml: schema: {VERSION}"),
         ("schema: 1\ndescription: d\nmax_tokens: 0\n", "strategy.yaml:3: max_tokens: expected a whole number above 0; found 0"),
-        ("schema: 1\nmax_tokens: 9\n", "strategy.yaml: description: is missing; expected a text"),
         ("- schema: 1\n", "strategy.yaml: expected a mapping with the keys temperature, "),
         (
             "schema: 1\ndescription: d\nmax_tokens: 9\ndemonstrations: [{file: x, itm: y}]\n",
             "strategy.yaml:4: demonstrations.0.itm: unknown key; did you mean 'item'? Known: file, item",
         ),
-        ("schema: 1\ndescription: d\nmax_tokens: 9\ndemonstrations: x\n", "demonstrations: expected a list; found 'x'"),
     ],
 )  # fmt: skip
 def test_a_strategy(tmp_path: Path, text: str, said: str) -> None:
@@ -90,20 +79,10 @@ def test_a_strategy(tmp_path: Path, text: str, said: str) -> None:
     [
         ("id", ABSENT, "id: is missing; expected a text"),
         ("id", "a\tb", "id: expected a text on one line, without tabs and other control characters, and not empty; found"),
-        ("id", "a" * 301, "id: expected at most 300 characters; found 'aaa"),
-        ("benchmark", "My Tasks", "benchmark: expected small letters, digits, '_' and '-', beginning with a letter"),
-        ("story", "Tea.", "story: expected a list of sentences; found 'Tea.'"),
-        ("story", [], "story: expected at least 1 entry; found nothing"),
         ("story", ["Tea.", 3], "story.1: expected a text; found 3"),
-        ("story", ["Tea.", ""], "story.1: expected at least 1 character; found nothing"),
-        ("story", ABSENT, "story: is missing; expected a list of sentences"),
-        ("question", None, "question: expected a text; found nothing"),
         ("choices", ["tea"], "choices: expected at least two labels, or none for an open question; found ['tea']"),
-        ("choices", "tea", "choices: expected a list of the labels that can be answered, at least two; found 'tea'"),
         ("answer", "coffee", "answer 'coffee' is not among the choices"),
-        ("factors", [1], "factors: expected a mapping of keys to values; found [1]"),
         ("factors", {"a": [1]}, "factors.a: expected a text or true or false or a whole number or a number; found [1]"),
-        ("gold", {"sets": "tea"}, "gold.sets: expected a list; found 'tea'"),
         ("gold", {"edges": [[1, "a"]], "sets": [["tea"]]}, "gold.edges.0.2: is missing; expected a text"),
         ("gold", {"policy": "stay", "sets": [["tea"]]}, "gold.policy: expected one of persist, free; found 'stay'"),
         ("chocies", [], "chocies: unknown key; did you mean 'choices'?"),

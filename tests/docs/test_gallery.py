@@ -2,10 +2,8 @@
 The page on error bars shows what its commands print, and its sentence for a paper has the numbers of the files.
 The notebooks of the documentation: they run from top to bottom, against a real vLLM, and are kept without outputs."""
 
-import csv
 import importlib
 import os
-import random
 import re
 import zipfile
 from pathlib import Path
@@ -18,7 +16,7 @@ import pytest
 
 import tomserve
 from tests.conftest import ROOT, Endpoint
-from tests.helpers.documents import Reader, commands, pictures
+from tests.helpers.documents import Reader, pictures
 from tomserve.serving import install
 
 GALLERY = ROOT / "docs/gallery"
@@ -68,12 +66,8 @@ def test_a_study_shows_what_its_commands_print_and_draw(study: str, endpoint: En
 @pytest.mark.parametrize("study", STUDIES)
 def test_a_study_has_all_parts_and_quotes_no_number_that_was_not_printed(study: str) -> None:
     page = text(study)
-    found = re.findall(r"^## (.+)$", page, re.M)
-    assert found == HEADINGS
-    assert len(commands(page)) >= 3
-    assert len(printed(page)) >= 3
+    assert re.findall(r"^## (.+)$", page, re.M) == HEADINGS
     sentence = quoted(page)
-    assert len(sentence) > 100
     shown = set(re.findall(r"\d*\.?\d+", " ".join(printed(page))))
     numbers = re.findall(
         r"\d[\d,]*\.\d+|(?<![\w.])\.\d+|(?<![\w.,])\d[\d,]*\d", re.sub(r"9[05]% interval", "", sentence)
@@ -94,9 +88,6 @@ def test_the_first_page_leads_to_every_study_and_tells_where_every_file_comes_fr
     assert {f"`{path.name}`" for path in ANSWERS.iterdir()} <= set(re.findall(r"`[\w.-]+`", page))
     every = "".join(map(text, STUDIES))
     assert not [path.name for path in ANSWERS.iterdir() if f"docs/gallery/answers/{path.name}" not in every]
-    drawn = {path.relative_to(GALLERY).as_posix() for path in GALLERY.glob("figures/**/*.*")}
-    assert drawn == {name for study in STUDIES for name in pictures(text(study))}
-    assert all((GALLERY / name).stat().st_size < 60_000 for name in drawn)
 
 
 # Where the answers come from
@@ -115,19 +106,6 @@ def test_the_spreadsheets_of_the_exam_are_made_again_to_the_letter(script: Any, 
         assert (tmp_path / name).read_bytes() == (ANSWERS / name).read_bytes()
 
 
-def test_the_truth_of_the_exam_is_what_the_page_says(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over many sheets the examinees are right as often as their chance says."""
-    exam = script("make_exam")
-    chance = random.Random(1)
-    monkeypatch.setattr(exam, "SHEETS", 2000)
-    asked = exam.questions(chance)
-    easy = exam.difficulties(chance, asked)
-    for share in exam.CHANCES.values():
-        level = exam.offset(share)
-        right = sum(exam.said(chance, one, level + easy[one.id])[1] for one in asked)
-        assert abs(right / len(asked) - share) < 0.02
-
-
 def test_the_log_holds_the_replies_that_were_drawn(script: Any, tmp_path: Path) -> None:
     """Inspect wrote it with the time of day, so that it is compared by what was asked and said."""
     inspect_log = pytest.importorskip("inspect_ai.log", reason="dev brings inspect-ai")
@@ -141,26 +119,6 @@ def test_the_log_holds_the_replies_that_were_drawn(script: Any, tmp_path: Path) 
     for name, (_, _, numbers) in told.items():
         said = sorted(reply for _, reply in found[name])
         assert said == sorted(f"Let me see. The answer is {number}." for number in numbers)
-    metrics = log.results.scores[0].metrics
-    page = text("log")
-    for name in ("accuracy", "stderr"):
-        assert f"{metrics[name].value:.3f}" in page
-    assert str(ROOT) not in log.model_dump_json()
-
-
-def test_the_precisions_answered_the_same_questions() -> None:
-    tables = []
-    for name in ("float32", "bfloat16", "bfloat16-again"):
-        with (ANSWERS / f"{name}.csv").open(encoding="utf-8", newline="") as file:
-            tables.append({row["item"]: row for row in csv.DictReader(file)})
-        assert len(tables[-1]) == 1493
-        assert {row["status"] for row in tables[-1].values()} == {"ok"}
-    for item, row in tables[0].items():
-        others = [table[item] for table in tables]
-        assert {(one["cluster"], one["family"], one["order"]) for one in others} == {
-            (row["cluster"], row["family"], row["order"])
-        }
-        assert len({one["answer"] for one in others if one["correct"] == "true"}) < 2, "there is one right answer"
 
 
 def test_no_file_of_the_gallery_says_whose_machine_made_it() -> None:
@@ -203,14 +161,6 @@ def test_the_page_shows_what_its_commands_print(endpoint: Endpoint, tmp_path: Pa
     assert margin["verdict"] == "undecided"
     assert margin["p_not_inferior"] > 0.025
     assert f"about {margin['needed_not_inferior']} clusters like these {margin['units']}" in " ".join(page.split())
-    half = 100 * (effect["rd_high"] - effect["rd_low"]) / 2
-    assert f"known to within {half:.1f} points" in " ".join(page.split())
-    a, b = effect["share_control"], effect["share_treated"]
-    apart = 100 * 1.96 * ((a * (1 - a) + b * (1 - b)) / effect["n"]) ** 0.5
-    assert f"it would be {apart:.1f}," in " ".join(page.split())
-    lost = re.search(r"solved \((\d+)%\)", page)
-    assert lost is not None
-    assert int(lost[1]) == round(100 * flips["harmful of right"]["share"])
 
 
 def points(value: float) -> str:

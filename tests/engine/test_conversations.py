@@ -194,14 +194,6 @@ def test_a_refusal_ends_the_conversation(endpoint: Endpoint, journal: Journal, r
     assert len(endpoint.requests) == before, "it is final"
 
 
-def test_a_refusal_in_a_list_ends_what_was_not_asked_yet(endpoint: Endpoint, journal: Journal) -> None:
-    refuse = completion(None, refusal="I would rather not.")
-    endpoint.script = lambda body, n: refuse if "part 1" in body["messages"][0]["content"] else None
-    assert converse(endpoint, journal, Programmed(fan_out), [make_item(1)], concurrency=1)[0]
-    assert [text[:13] for text in asked(endpoint)] == ["demo/1 begins", "demo/1 part 0", "demo/1 part 1"]
-    assert closing(journal) == {"demo/1": 6}
-
-
 def test_a_reply_that_was_cut_off_goes_to_the_program(endpoint: Endpoint, journal: Journal) -> None:
     def careful(item: Item) -> Talk:
         reply: Reply = yield says("think")

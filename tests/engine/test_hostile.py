@@ -372,20 +372,14 @@ ENDS = {
         *((finish, "") for finish in ("stop", None, "unheard of")),
     ],
     "length": [
-        *((finish, "te") for finish in ("length", "max_output_tokens", "model_length", "MAX_TOKENS")),
-        *((finish, "te") for finish in ("model_context_window_exceeded", "FinishReason.MAX_TOKENS")),
-        *((finish, None) for finish in ("length", "model_length")),
+        *((finish, "te") for finish in ("length", "model_context_window_exceeded", "FinishReason.MAX_TOKENS")),
+        ("length", None),
     ],
     "refusal": [
         *((finish, text) for finish in ("content-filter", "SAFETY") for text in ("", "te", None)),
-        *((finish, "te") for finish in ("sensitive", "RECITATION", "BLOCKLIST", "refusal")),
     ],
     "malformed": [
-        *(
-            (finish, text)
-            for finish in ("abort", "error", "insufficient_system_resource", "NETWORK_ERROR")
-            for text in ("", "te", None)
-        ),
+        *((finish, text) for finish in ("abort", "NETWORK_ERROR") for text in ("", "te", None)),
         *((finish, None) for finish in ("stop", "tool_calls", None)),
     ],
 }
@@ -616,16 +610,12 @@ SAID = [
     (429, {"error": {"message": "You exceeded your current quota. * Quota exceeded for metric: x"}}, "http_429"),
     (400, {"error": {"message": "Your credit balance is too low to access the API."}}, "http_402"),
     (403, {"error": {"message": "Insufficient credits"}}, "http_402"),
-    (403, {"error": {"message": "Your account is not active", "code": "billing_not_active"}}, "http_402"),
     (400, {"error": {"message": "ThrottlingException: Too many requests, please wait."}}, "http_429"),
     (400, [{"error": {"message": "API key not valid.", "details": [{"reason": "API_KEY_INVALID"}]}}], "http_401"),
     (400, {"error": {"message": "filtered", "code": "content_filter"}}, "refusal"),
-    (400, {"error": {"message": "x", "innererror": {"code": "ResponsibleAIPolicyViolation"}}}, "refusal"),
     (403, {"error": {"message": "requires moderation and your input was flagged for \"x\""}}, "refusal"),
     (500, {"error": {"message": "the request exceeds the available context size"}}, "http_400"),
-    (400, {"error": {"message": "no such field", "code": "unknown_field"}}, "http_400"),
     (200, {"object": "error", "message": "busy", "code": 503}, "http_503"),
-    (200, {"error": {"type": "overloaded_error", "message": "x"}}, "http_503"),
     (200, {"error": {"code": "rate_limit_exceeded", "message": "slower"}}, "http_429"),
     (200, {"choices": [{"message": {"content": ""}, "finish_reason": "error", "error": {"code": 502}}]}, "http_502"),
     (200, {"detail": "Not Found"}, "malformed"),
@@ -635,13 +625,6 @@ SAID = [
 @pytest.mark.parametrize(("code", "body", "status"), SAID)
 def test_the_words_of_an_error_decide_where_they_are_known(code: int, body: Any, status: str) -> None:
     assert read_reply(code, orjson.dumps(body)).status == status
-
-
-def test_an_error_keeps_its_code_and_what_the_provider_behind_a_gateway_said() -> None:
-    body = {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": "no such field"}}}
-    assert read_reply(400, orjson.dumps(body)).error == "Provider returned error: no such field"
-    body = {"error": {"message": "Not supported.", "code": "unsupported_parameter"}}
-    assert read_reply(400, orjson.dumps(body)).error == "Not supported. (unsupported_parameter)"
 
 
 def test_what_could_not_be_validated_is_read_as_it_was_written() -> None:
@@ -658,8 +641,6 @@ ASKED = [
     ({"retry-after": "7", "retry-after-ms": "1500"}, 1.5),
     ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6m0s", "x-ratelimit-reset-tokens": "1s"}, 360),
     ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1m2.5s", "x-ratelimit-reset-requests": "9s"}, 62.5),
-    ({"x-ratelimit-reset-requests": "20ms", "x-ratelimit-reset-tokens": "2s"}, 0.02),
-    ({"ratelimit-reset": "30", "ratelimit-remaining": "0"}, 30.0),
     ({"x-ratelimit-reset-requests": "soon"}, None),
     ({"x-ratelimit-reset-requests": "1" * 60_000 + "x"}, None),  # in no time
     ({}, None),

@@ -139,13 +139,6 @@ def test_a_server_with_a_certificate_of_an_authority_of_ones_own(
     assert "use the name that it is made for" in other
 
 
-def test_a_folder_of_certificates(secured: Secured, made: tuple[Path, ssl.SSLContext], monkeypatch, tmp_path) -> None:
-    (tmp_path / "ca.pem").write_bytes(made[0].read_bytes())
-    subprocess.run(["openssl", "rehash", str(tmp_path)], check=True, capture_output=True)
-    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
-    assert before_a_run(f"https://localhost:{secured.port}/v1") == "tea"
-
-
 @pytest.mark.parametrize("name", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
 def test_certificates_that_are_none_are_said(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("nothing")

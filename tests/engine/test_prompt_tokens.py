@@ -47,27 +47,6 @@ def test_in_order_every_prompt_shares_with_the_one_before_all_that_it_shares_wit
     assert computed == trie(prompts)
 
 
-def test_the_order_follows_what_the_template_shows_first(tmp_path: Path) -> None:
-    folder = tmp_path / "asks_first"
-    folder.mkdir()
-    (folder / "strategy.yaml").write_text("schema: 1\ndescription: The question first.\nmax_tokens: 8\n")
-    (folder / "schema.j2").write_text('{"type": "object"}')
-    (folder / "user.j2").write_text("{{ question }} {{ choices | tojson }}\n{{ story | join(' ') }}")
-    strategy = Strategy(folder)
-    item = make_item()
-    assert strategy.order(item) == (item.question, item.choices, item.story)
-    vanilla = Strategy.load("vanilla_1")
-    system = vanilla.turn(item).messages[0]["content"]  # it differs for questions that do not offer "unknown"
-    assert vanilla.order(item) == (system, item.story, item.question, item.choices)
-    rotating = Strategy.load("vanilla")
-    shown = sorted(opening[1]["content"] for opening in rotating.openings(item))
-    place = shown.index(rotating.turn(item).messages[1]["content"])
-    system = rotating.turn(item).messages[0]["content"]
-    assert rotating.order(item) == (system, place, item.story, item.question, item.choices)
-    (folder / "user.j2").write_text("{{ story[0][3].nothing.at_all }}")
-    assert Strategy(folder).order(item) == (item.story, item.question, item.choices)
-
-
 @pytest.mark.parametrize(
     ("first", "second", "shared"),
     [(b"", b"", 0), (b"", b"a", 0), (b"abc", b"abc", 3), (b"abc", b"ab", 2), (b"xbc", b"abc", 0), (b"a" * 999, b"a" * 998 + b"b", 998)],
@@ -78,8 +57,6 @@ def test_common_beginning(first: bytes, second: bytes, shared: int) -> None:
 
 def test_the_meter_tells_the_cached_share_beside_the_bound() -> None:
     meter = PrefixMeter()
-    assert meter.cached_share is None
-    assert meter.bound is None
     first = Request(Identity("a", "s", 0), "k", b"0123456789rest", 10)
     second = Request(Identity("b", "s", 0), "l", b"01234567xx-rest", 10)
     for request, cached in ((first, 0), (second, 60)):
@@ -92,37 +69,6 @@ def test_the_meter_tells_the_cached_share_beside_the_bound() -> None:
     assert meter.shareable == 80 + 80
     meter.note_answer(100, b" " * 100, {"prompt": 32, "cached": 16})  # the last token is always computed
     assert meter.shareable == 160 + 16
-    meter.note_answer(100, b" " * 100, None)
-    silent = PrefixMeter()
-    silent.note_answer(50, b" " * 100, {"prompt": 100})
-    assert silent.cached_share is None
-    assert silent.to_dict() == {"prompt": 100, "shareable": 50, "block": 1}
-
-
-def test_the_meter_compares_a_turn_with_those_of_its_number_and_with_the_one_that_it_continues() -> None:
-    meter = PrefixMeter()
-    body = b'{"messages":[%s],"model":"tiny"}'
-
-    def turn(item: str, number: int, messages: bytes) -> Request:
-        text = body % messages
-        return Request(Identity(item, "s", number), item, text, text.index(b"]") + 1)
-
-    first = turn("a", 0, b'"the story"')
-    assert meter.share(first) == 0
-    assert meter.share(turn("a", 1, b'"the story","and more"'), first) == first.prompt - 1, "all but its end"
-    assert meter.share(turn("b", 0, b'"the story"')) == first.prompt, "as the first turn before it"
-    assert meter.share(turn("b", 1, b'"the story","and m"'), turn("b", 0, b'"a tale"')) > first.prompt
-
-
-def test_the_dense_end_of_a_prompt_is_not_taken_for_shared() -> None:
-    meter = PrefixMeter()
-    exact = 0
-    for number in range(400):
-        story = 1000 + 40 * (number % 20)  # bytes of text, a quarter of a token each; then 100 bytes, a token each
-        shared = story * 3 // 4
-        meter.note_answer(shared, b" " * (story + 100), {"prompt": story // 4 + 100})
-        exact += shared // 4
-    assert meter.shareable == pytest.approx(exact, rel=0.04)
 
 
 def ask(number: int, story: str) -> Request:

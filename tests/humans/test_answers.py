@@ -17,8 +17,8 @@ from tomserve.humans import plan as planning
 from tomserve.reporting.html.report import write_report
 from tomserve.runs.scores import scores_of
 from tomserve.status import UNANSWERED
-from tomserve.studies import comparison, compute
 from tomserve.studies import comparison as comparing
+from tomserve.studies import compute
 
 
 @pytest.fixture
@@ -109,10 +109,7 @@ def test_a_report_tells_single_people_and_questions_left_open_from_failures(tmp_
     made(tmp_path / "alone", people=1, stories=8)
     fill(tmp_path / "alone", tmp_path / "one", shy)
     scores = scores_of(run_of(tmp_path / "alone", tmp_path / "runs/alone", tmp_path / "one"))
-    count, found = scores.filter(status=UNANSWERED).height, compute(scores, "accuracy").tables
-    assert [
-        found[name].row(0, named=True)[share] for name, share in (("accuracy", "accuracy"), ("people", "share"))
-    ] == [1, 1]
+    count = scores.filter(status=UNANSWERED).height
     page = write_report(["alone"]).read_text()
     assert f"human, whole: {count} left open by everybody who was asked" in page
     assert "None: all" in page
@@ -138,11 +135,6 @@ def test_people_and_a_model_are_compared_on_the_same_questions(study: Path, tmp_
     assert (row["class"], row["A"], row["B"]) == ("overall", 1.0, pytest.approx(share))
     assert row["difference"] == pytest.approx(share - 1)
     assert row["high"] < 0
-    back = comparing.compare(str(tmp_path / "salty.parquet"), "human", common=True).people.row(-1, named=True)
-    assert back["difference"] == pytest.approx(1 - share)
-    assert any("every person" in title for title in comparison.comparison_summary(found))
-    both = compute(pl.concat([scores_of(tmp_path / "runs/human"), told], how="diagonal_relaxed"), "accuracy")
-    assert [set(both.tables[name]["model"]) for name in ("accuracy", "people")] == [{"human", "salty"}, {"human"}]
 
 
 def test_paper_and_forms_give_the_same_answers(study: Path, tmp_path: Path) -> None:
@@ -187,19 +179,14 @@ def test_one_code_with_two_ages_is_two_people(study: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"schema": 2}, r"schema"),
         ({"questionnaire": "0" * 16}, r"in.json:\d+: questionnaire: is '0000000000000000', but this folder's plan"),
         ({"code": "AAAA"}, r"in.json:\d+: code: 'AAAA' is the code of none of the plan's 4 forms"),
         ({"agreed": False}, r"in.json:\d+: agreed: is false: this person has not agreed to take part"),
-        ({"code": "<b>hi"}, r"in.json:\d+: code: expected four to eight capital letters and digits; found '<b>hi'"),
         ({"about": {"age": "9" * 201}}, r"in.json:\d+: about.age: expected at most 200 characters in one line"),
-        ({"about": {"age": "\x1b[31m"}}, r"in.json:\d+: about.age: .* in one line; found '\\x1b\[31m'"),
-        ({"about": {"income": "1"}}, r"in.json:\d+: about.income: unknown detail 'income'"),
         ({"answers": [{"question": 99, "answer": "tea"}]}, r"in.json:\d+: answers.0.question: question 99 is none of"),
         ({"answers": [{"question": 1, "answer": "beer"}]}, r"in.json:\d+: answers.0.answer: is 'beer'; question 1 has"),
         ({"answers": [{"question": 1, "answer": None}] * 2}, r"in.json:\d+: answers.1.question: .*answered twice"),
         ({"answers": [{"question": 1, "answer": None, "seconds": -1}]}, r"in.json:\d+: answers.0.seconds"),
-        ({"answers": [{"question": 1, "answer": None, "reading": ["x"]}]}, r"in.json:\d+: answers.0.reading.0"),
     ],
 )
 def test_a_form_that_does_not_fit_is_refused(study: Path, tmp_path: Path, change: dict[str, Any], said: str) -> None:
@@ -217,13 +204,9 @@ def test_a_form_that_does_not_fit_is_refused(study: Path, tmp_path: Path, change
         ("{head}\n{code},1,Z\n", r"typed.csv:2: answer: is 'Z'; expected A \("),
         ("{head}\n{code},77,A\n", r"typed.csv:2: question: question 77 is none of form"),
         ("{head}\n{code},\u0663,A\n", r"typed.csv:2: question: is '\u0663'; expected the number"),
-        ("{head}\n{code},colour,A\n", r"typed.csv:2: question: is 'colour'; expected the number .* or age or language"),
-        ("{head}\nQQQQ,1,A\n", r"typed.csv:2: participant: 'QQQQ' is the code of none"),
         ("{head}\n{code},1,A\n{code},1,B\n", r"typed.csv:3: question: question 1 of .* is answered twice"),
-        ("{head}\n{code},1\n", r"typed.csv:2: has 2 columns, expected 3"),
         ("{head}\n{code},age,34\n{code},age,35\n", r"typed.csv:3: question: age of .* is given twice"),
         ("{head}\n{code},age," + "9" * 201 + "\n", r"typed.csv:2: answer: expected at most 200 characters in one line"),
-        ("{head}\n{code},language,\x1b[2J\n", r"typed.csv:2: answer: expected at most 200 .*'\\x1b\[2J'"),
         ("{head}\n{code}," + "9" * 100_000 + ",\n", r"typed.csv:2: question: question 999999999 is none of form"),
         ('{head}\n{code},1,"A\n', r"typed.csv:\d: answer: is 'A"),
     ],
@@ -334,10 +317,4 @@ def test_the_commands_make_read_score_analyze_and_report(cli: Cli, tmp_path: Pat
     assert "people: what single people have right" in cli("analyze", "human", "--study", "accuracy", "--all").out
     assert cli("score", "human").code == cli("report", "human").code == 0
     refuses_in_a_line(cli("dataset", "answers", study, tmp_path / "in", "--run", "human"))
-    for wrong, said in (
-        ((*make, "--mode", "words"), "unknown --mode 'words'"),
-        ((*make, "--questions", "some"), "unknown --questions 'some'"),
-        (make[:3], "--out FOLDER is missing"),
-        (("dataset", "answers", study, tmp_path / "in", "--model", "\n"), "--model"),
-    ):
-        refuses(cli(*wrong), said)
+    refuses(cli(*make, "--mode", "words"), "unknown --mode 'words'")

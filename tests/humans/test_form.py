@@ -169,20 +169,3 @@ def test_hostile_stories_are_shown_as_they_are_written(browser: Any, tmp_path: P
     data = who.saved(lambda: who.choose(HOSTILE))
     assert data["answers"][0]["answer"] == HOSTILE
     assert not who.wrong
-
-
-def test_the_printed_form_holds_everything_and_a_box_for_each_choice(browser: Any, tmp_path: Path) -> None:
-    folder, code, asked = study(tmp_path / "study")
-    page = browser.new_page()
-    page.goto((folder / "printed" / f"{code}.html").as_uri())
-    assert (page.locator("article").count(), page.locator(".boxes p").count()) == (6, len(asked))
-    assert page.locator(".boxes .box").count() == sum(len(choices) for _, choices, _ in asked)
-    listed = page.eval_on_selector_all("article ol", "all => all.map(o => [...o.children].map(li => li.innerText))")
-    assert listed == [choices for _, choices, _ in asked]
-    assert page.inner_text(".code") == code
-    assert page.locator("mark").count() >= 7
-    assert page.pdf(format="A4").startswith(b"%PDF")
-    assert f'content: "{code} \\00b7  " counter(page)' in page.inner_html("style"), "the foot of each sheet"
-    assert page.evaluate("document.styleSheets[0].cssRules.length") > 5, "the page's own policy refuses its style"
-    page.emulate_media(media="print")
-    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
