@@ -26,16 +26,6 @@ def copied_run(folder: Path, run: str = "example") -> Path:
     return folder
 
 
-def functional_copy(folder: Path, model: str, strategy: str = "vanilla") -> Path:
-    """A copy of `functional-example` as that folder, under another model, and as if it was asked by that strategy."""
-    copied_run(folder / "inside", "functional-example/inside")
-    worlds = copied_run(folder / "worlds", "functional-example/worlds")
-    for path in worlds.iterdir():
-        path.write_text(path.read_text("utf-8").replace('"vanilla"', f'"{strategy}"'), "utf-8")
-    change_manifest(worlds, model=model)
-    return folder
-
-
 def change_manifest(folder: Path, **fields: Any) -> None:
     """Put these fields into the manifest of a run."""
     path = folder / "manifest.json"
