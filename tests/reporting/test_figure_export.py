@@ -172,3 +172,4 @@ def test_letters_that_the_font_does_not_have_are_named_and_take_nothing_from_the
     assert missing_letters("aZ≤≰字汉😀") == "≰字汉😀"
     assert set(program(font_style("aZ≤≰字")).getBestCmap()) >= {ord(one) for one in "aZ≤"}
     assert not font_style("汉字")
+    assert program(font_style("abc"))["OS/2"].fsType == 0, "it may be embedded"

@@ -47,11 +47,6 @@ def test_the_line_tells_what_is_known_and_no_more(shown: io.StringIO) -> None:
     assert r"slowest C1\x1b[2J (cot) 31 s" in shown.getvalue()
 
 
-def test_before_the_first_reply_it_says_that_it_waits(shown: io.StringIO) -> None:
-    begun(Console(file=shown, width=300), 100, 10).status(RunStatus(in_flight=64, limit=20))
-    assert shown.getvalue() == "  10/100  waiting for the first reply, 64 in flight\n"
-
-
 def test_the_summary_sets_the_cached_share_beside_the_bound(shown: io.StringIO) -> None:
     summary = watch(shown, cached=0.66, shareable=0.7).summary()
     assert "(66% cached, about 70% shareable)" in summary

@@ -71,12 +71,9 @@ def test_a_report_answers_in_the_order_of_the_questions(example: Path, whole: st
     assert places == sorted(places)
     assert "of 176 correct (" in text
     assert "chance (33%)" in text
-    assert "No such correlation shows that the answer comes from the chain" in text
-    assert "Gain with proper and with improper chains" not in text
     assert "None: all 352 answers could be read." in text
     assert json.loads((example / "manifest.json").read_text())["revision"] in text
     assert "tomserve-perturbed-6f0c9d1e" in text  # the canary travels with every export
-    assert text.count('role="img"') >= 8
     assert "Not drawn" not in text
 
 

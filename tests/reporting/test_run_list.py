@@ -110,12 +110,3 @@ def test_the_table_has_at_most_eighty_columns_and_obeys_nobody(tmp_path: Path) -
     assert any("12345" in line for line in table)
     assert not any("\x1b" in line for line in lines)
     assert any(line.startswith("1,234,577 of 9,876,553 requests, 12,345 failed; parts: 1 complete") for line in lines)
-
-
-def test_of_many_parts_only_those_are_listed_that_need_a_look(tmp_path: Path) -> None:
-    found = [PartState(n, "complete", 5, 5, 0) for n in range(500)]
-    found[7] = PartState(7, "failures", 4, 5, 1)
-    lines = shown(tmp_path, found, {7: Task("FAILED", "n2", note="NonZeroExitCode")})
-    assert [line[:4] for line in lines if line[:4].isdigit()] == ["0007"]
-    assert "499 more parts are not listed" in lines
-    assert "part 7: FAILED, NonZeroExitCode" in lines

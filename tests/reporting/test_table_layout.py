@@ -46,12 +46,6 @@ def test_what_every_row_says_goes_to_the_title_where_room_is_short() -> None:
     assert sum("False" in line for line in lines) == 2  # an answer of yes or no is a finding, and stays in its row
 
 
-def test_a_table_without_rows_has_its_headings() -> None:
-    text = "".join(printed(effects().clear(), 40))
-    assert "difference" in text
-    assert "adjusted" in text
-
-
 def test_a_table_that_nothing_helps_is_printed_in_blocks_that_repeat_the_names() -> None:
     rules = {f"{name} mentioned": ["14/112", "1088/1088"] for name in ("always", "first", "last", "most", "never")}
     frame = pl.DataFrame(
@@ -126,10 +120,11 @@ def test_models_of_a_laid_out_table_stand_below_each_other_where_they_do_not_fit
         for s in ("vanilla", "cot")
         for c in ("none", "some")
     ]
-    text = render(pl.DataFrame(rows), "latex", Layout("x", ("low", "high"), "class", "subset"))
+    text = render(pl.DataFrame(rows), "latex", Layout("x", ("low", "high"), "class", "subset", above=0.25))
     assert text.count(r"\begin{tabular}") == 3, "three of eight columns fit beside the names"
     assert all(f"model {number}" in text for number in range(4))
     assert text.count(r"\textbf") == 4, "the best of a whole row, not of each part"
+    assert text.count(r"\underline") == 4, "what is above the mark"
 
 
 def test_a_table_without_rows_is_a_word(tmp_path) -> None:

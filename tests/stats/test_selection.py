@@ -130,10 +130,6 @@ def test_one_cell_that_works_is_found() -> None:
     assert found.value > found.null_95
 
 
-def test_effects_of_zero_are_no_evidence() -> None:
-    assert sign_flips(np.zeros((10, 4)), np.arange(10)).p == 1
-
-
 @pytest.mark.parametrize("effects", [np.zeros((0, 3)), np.zeros((5, 0)), np.full((5, 2), np.nan), np.zeros(5)])
 def test_what_cannot_be_tested_is_refused(effects: np.ndarray) -> None:
     with pytest.raises(ValueError, match="expected finite numbers"):

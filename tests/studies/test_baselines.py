@@ -169,14 +169,6 @@ def test_nothing_is_shown_as_minus_zero_or_as_a_p_of_zero_and_rounding_never_con
     assert shown == ["p < 0.001"] * 2 + ["p = 0.001", "p = 0.0496", "p = 0.050", "p = 0.0504", "p = 1.000"]
 
 
-def test_where_accuracies_and_difference_count_otherwise_the_two_shares_stand_beside_it() -> None:
-    row = {"best_rule": "always reality", "best_rule_accuracy": 0.91, "accuracy": 0.80, "over_rule": -0.15}
-    row |= {"over_rule_low": -0.36, "over_rule_high": 0.07, "estimate": 0.75, "best_rule_estimate": 0.90}
-    told = compare_with_rule({**row, "target": "new stages"})
-    assert told.endswith("(91%; difference −15 [−36, +7] points, 75% against 90% with stages weighted equally)")
-    assert compare_with_rule({**row, "accuracy": 0.76}).endswith("(91%; difference −15 [−36, +7] points)")
-
-
 def test_what_was_not_asked_is_neither_passed_nor_failed(items: list[Item], study: Study) -> None:
     some = [item for item in items[::2] if item.factors["perturbation"] == "late_label"]
     (shown,) = (one.frame for one in compute(answered(some, marked(mixed)), study).summary() if "criteria" in one.title)

@@ -13,7 +13,7 @@ from analysis.causal.tables import headline as headline_of
 from tests.helpers import golden_tables
 from tests.helpers import measured_tables as made
 from tests.helpers.measured_tables import Truth, measured
-from tomserve.causal.table import CONTROLS, HELD_OUT, PPT, SHUFFLED_PAIRS, net_effects
+from tomserve.causal.table import CONTROLS, HELD_OUT, IDENTITY, PPT, SHUFFLED_PAIRS, net_effects
 from tomserve.causal.table import read_outcomes as measured_rows
 from tomserve.stats.proportions import Interval
 from tomserve.stats.selection import NOTHING
@@ -174,6 +174,38 @@ def test_controls_stand_beside_the_map_one_by_one() -> None:
     rows = {row["control"]: row for row in frame.to_dicts()}
     assert rows[SHUFFLED_PAIRS]["difference_low"] <= 0 < rows[SHUFFLED_PAIRS]["p"]
     assert cards("REPRODUCED")["Is it specific?"].tone == BAD
+
+
+def test_what_does_as_much_anywhere_is_named_with_its_number() -> None:
+    """The map is never exceeded at its own length; identity does more by a longer step."""
+    frame = measured(Truth({PPT: 0.5, IDENTITY: 0.0}), layers=(made.PEAK[0],), alphas=(1e-3, 1e-2, 1e-1))
+    far = (
+        (pl.col("map") == IDENTITY)
+        & (pl.col("alpha") == 1e-3)
+        & (pl.col("target") == "true")
+        & (pl.col("fitted") == HELD_OUT)
+    )
+    flipped = pl.when(far.fill_null(value=False)).then(pl.lit("true").cast(frame.schema["role"])).otherwise("role")
+    found = computed(frame.with_columns(role=flipped))
+    (row,) = found["headline"].to_dicts()
+    assert (row["ceiling_move"], row["ceiling"]) == (IDENTITY, pytest.approx(1.0))
+    (verdict,) = study().verdicts(found, Context())
+    specific = verdict.cards[1].verdict
+    assert outcome(row)[0] == CAUSES
+    assert "identity does as much (+100 points, the map +" in specific
+    assert "by a longer step" in specific
+
+
+def test_tellings_to_you_that_are_answered_wrongly_are_warned_of_and_left_out_of_a_reading() -> None:
+    frame = at_peak(made.WORKS)
+    wrong = (pl.col("told") == "own_twin") & (pl.col("item").str.ends_with("/0"))
+    role = pl.when(wrong.fill_null(value=False)).then(pl.lit("other").cast(frame.schema["role"])).otherwise("role")
+    found = computed(frame.with_columns(role=role))
+    assert found["headline"]["understood"][0] == pytest.approx(0.5, abs=0.05)
+    assert any("told to you): where they are not" in line for line in study().warnings(found))
+    readings = {row["reading"]: row["items"] for row in found["readings"].to_dicts()}
+    right = round(found["headline"]["understood"][0] * found["headline"]["eligible"][0])
+    assert readings['strict, right as "you", too'] == right
 
 
 def test_transfer_is_measured_between_families_and_said_to_be_missing_without_them() -> None:

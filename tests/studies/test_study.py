@@ -319,17 +319,6 @@ def test_undefined_numbers_are_spelled_alike() -> None:
     ]
 
 
-def test_latex_marks_the_best_and_what_is_above_half() -> None:
-    frame = study_tables(scores(model=pl.lit("a_b & c")))["accuracy"]
-    layout = load_study("perturbed").layouts["accuracy"]
-    text = render(frame, "latex", layout)
-    assert text.count(r"\begin{tabular}{lcc}") == 2
-    assert r"\multicolumn{2}{c}{a\_b \& c}" in text
-    assert r"none & \textbf{\underline{0.750}} {\scriptsize [0.290, 0.960]}" in text
-    assert r"none & \textbf{0.500}" in render(frame.filter(subset="false_belief"), "latex", layout)
-    assert r"50\%\_\{x\}\textbackslash{} \\" in render(pl.DataFrame({"model": ["50%_{x}\\"]}), "latex", None)
-
-
 # recommended intervals
 
 
