@@ -201,7 +201,9 @@ def test_explicit_chains_do_not_mix() -> None:
         (lambda: compile_chains([("x",), ("x", "y")]), "of equal length"),
         (lambda: compile_sets([list(map(str, range(150)))] * 2), "have 22,500 pairs of beliefs in turn"),
         (lambda: compile_chains([(str(number),) for number in range(2001)]), "2,001 explicit chains; expected at most"),
-        (lambda: compile_chains([("x",) * 200_001]), "explicit chains of 200,001 labels; expected at most 200,000"),
+        (lambda: compile_chains([("x",) * 200_001]), "has 200,001 labels; expected at most 200,000"),
+        (lambda: compile_chains([("x",) * 1000, ("y",) * 1000]), "takes 2,000,000 steps; expected at most 1,000,000"),
+        (lambda: compile_sets([["x"], ["x", "y"]] * 501, policy="free"), "takes 2,006,004 steps"),
     ],
 )
 def test_bad_rationales_are_refused(call: object, reason: str) -> None:

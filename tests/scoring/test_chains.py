@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.conftest import make_item
 from tests.helpers.rationales import LABELS, listed, rationales
 from tomserve.benchmarks import load
-from tomserve.items import Gold
+from tomserve.items import Gold, Item
 from tomserve.items.rationale import Automaton, compile_chains, compile_sets
 from tomserve.scoring.chains import (
     check_path_proper,
@@ -91,6 +91,17 @@ def test_a_long_story_with_wide_sets_is_quick() -> None:
 def test_pairs_that_no_memory_holds_are_not_compared() -> None:
     chain = [label for pair in itertools.product("uvwxyz", repeat=2) for label in pair]
     assert transition_overlaps(compile_sets([list("uvwxyz")] * 20, policy="free"), chain, False) == (None, None)
+
+
+def test_a_chain_that_takes_too_long_is_not_compared() -> None:
+    sets = [["a", "b"]] * 20
+    item = Item(id="x", story=["x"] * 20, question="?", choices=["a", "b"], answer="a",
+                gold={"sets": sets, "policy": "free"})  # fmt: skip
+    for beliefs, reason in ((1000, None), (20_000, "holds more beliefs than can be compared")):
+        text = orjson.dumps({"answer": "a", "beliefs": ["a", "b"] * (beliefs // 2)}).decode()
+        row = score_row("r", "m", item, {"strategy": "s", "status": "ok", "text": text}, True)
+        assert (row["chain_reason"], row["chain_proper"]) == (reason, False)
+        assert (row["chain_lcs"] == 0.0) is (reason is not None)
 
 
 GOLD = compile_sets([["unknown"], ["tea"], ["tea"], ["salt"]])

@@ -72,6 +72,10 @@ MOST_STEPS, MOST_CHAINS, MOST_LABELS = 20_000, 2000, 200_000
 """How many pairs of labels of one sentence and the next a rationale may have, and how many listed chains with how many
 labels, as a file of some kilobytes could take gigabytes. Those that come with tomserve have fewer than a hundred."""
 
+MOST_WORK = 1_000_000
+"""Metrics walk along the pairs of a rationale once for each sentence, or for each belief of a reply: where there are
+several gold chains, both multiplied are at most so many, a tenth of a second."""
+
 
 def _places(bits: int) -> Iterator[int]:
     """The places of the ones in a bitset, in ascending order."""
@@ -107,6 +111,7 @@ def _compile_sets(sets: tuple[tuple[str, ...], ...], edges: tuple[tuple[int, str
             raise ValueError(f"the set of sentence {t + 1} names a belief twice")
     if (steps := sum(len(one) * len(other) for one, other in pairwise(sets))) > MOST_STEPS:
         raise ValueError(f"the sets have {steps:,} pairs of beliefs in turn; expected at most {MOST_STEPS:,}")
+    _refuse_work(sum(map(len, sets)), 0 if steps < len(sets) else steps * len(sets))
     explicit: dict[int, set[tuple[str, str]]] = {}
     for t, source, target in edges:
         if not 1 <= t < len(sets):
@@ -131,14 +136,24 @@ def compile_chains(chains: Sequence[Sequence[str]]) -> Automaton:
     are empty."""
     if len(chains) > MOST_CHAINS:
         raise ValueError(f"{len(chains):,} explicit chains; expected at most {MOST_CHAINS:,}")
-    if (labels := sum(map(len, chains))) > MOST_LABELS:
-        raise ValueError(f"explicit chains of {labels:,} labels; expected at most {MOST_LABELS:,}")
     if not chains or len({len(chain) for chain in chains}) != 1 or not chains[0]:
         raise ValueError("explicit chains must be at least one, not empty, and of equal length")
+    _refuse_work(labels := sum(map(len, chains)), 0 if len(chains) == 1 else labels * len(chains[0]))
     unique = sorted(set(map(tuple, chains)))
     layers = [[chain[t] for chain in unique] for t in range(len(unique[0]))]
     relation: list[list[int]] = [[]] + [[1 << i for i in range(len(unique))] for _ in layers[1:]]
     return Automaton(tuple(map(tuple, layers)), tuple(map(tuple, relation)))
+
+
+def _refuse_work(labels: int, work: int) -> None:
+    """Raise ValueError for a rationale of more than MOST_LABELS labels, or more than MOST_WORK."""
+    if labels > MOST_LABELS:
+        raise ValueError(f"has {labels:,} labels; expected at most {MOST_LABELS:,}")
+    if work > MOST_WORK:
+        raise ValueError(
+            f"has so many beliefs in so many sentences that comparing takes {work:,} steps; expected at most "
+            f"{MOST_WORK:,}, so divide the story"
+        )
 
 
 def _trim(layers: list[list[str]], relation: list[list[int]]) -> Automaton:

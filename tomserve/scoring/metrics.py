@@ -21,7 +21,7 @@ import polars as pl
 
 from tomserve.errors import ConfigError, ContentError, TomserveError
 from tomserve.items import RESERVED, RESERVED_BEGINNINGS, UNKNOWN, Gold, Item
-from tomserve.items.rationale import Automaton
+from tomserve.items.rationale import MOST_WORK, Automaton
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.baselines import GENERIC, Baseline
 from tomserve.scoring.chains import MISSING, compare_chain, judge_sentences, score_chain
@@ -177,8 +177,18 @@ ANSWER = Metric(
 """The metric of the answer: what it is, how it was read or why it could not be, and whether it is right."""
 
 
+def _comparable(gold: Automaton, reading: Reading) -> Reading:
+    """The reading, without a chain of more beliefs than can be compared with all gold chains (see MOST_WORK)."""
+    pairs = 0 if gold.path else sum(map(len, gold.steps))
+    if pairs * len(reading.stated or ()) <= MOST_WORK:
+        return reading
+    return reading._replace(chain=None, stated=None, chain_reason="holds more beliefs than can be compared")
+
+
 def _chain(item: Item, reading: Reading) -> dict[str, Any]:
     found: dict[str, Any] = {}
+    if item.gold is not None:
+        reading = _comparable(compile_gold(item.gold), reading)
     if reading.chain is not None:
         last = reading.chain[-1][1]
         found["chain"] = [label for _, label in reading.chain]
@@ -261,7 +271,8 @@ def _floors(item: Item, reading: Reading) -> dict[str, float | None]:
     if item.gold is None:
         return {}
     gold = compile_gold(item.gold)
-    return _floors_of(gold, item.answer, UNKNOWN in item.choices, len(reading.chain or gold.labels))
+    length = len(_comparable(gold, reading).chain or gold.labels)
+    return _floors_of(gold, item.answer, UNKNOWN in item.choices, length)
 
 
 FLOOR = Metric({f"floor_{floor}_{metric}": pl.Float64 for floor in FLOORS for metric in FLOOR_METRICS}, _floors)
