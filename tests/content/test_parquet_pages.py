@@ -26,8 +26,10 @@ LONG = pl.Series("item", ["x" * 100_000])
         (pl.Series("noise", [[0] * 2_000_000]), "2,000,000 values"),
         (pl.Series("noise", [[[0]]]), "is List\\(List"),
         (pl.Series("noise", ["x" * 10_000_000]), "10,000,\\d+ bytes"),
+        (pl.Series("day", [2**31 - 1], pl.Int32).cast(pl.Date), "holds a date before the year 5 or after"),
+        (pl.Series("days", [[0]], pl.List(pl.Int32)).cast(pl.List(pl.Date)), "is List\\(Date"),
     ],
-    ids=["repeated", "listed", "labels", "list", "nested", "packed"],
+    ids=["repeated", "listed", "labels", "list", "nested", "packed", "late", "dates"],
 )
 def test_a_short_file_with_a_long_column_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: pl.Series, said: str

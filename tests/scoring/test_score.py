@@ -15,6 +15,7 @@ import pytest
 
 import tomserve
 from tests.conftest import ROOT, make_item
+from tests.helpers.outcomes import refuses_in_a_line
 from tests.helpers.reports import run_folder
 from tests.helpers.scored import score_table
 from tomserve.errors import ConfigError, ContentError
@@ -41,6 +42,33 @@ def test_a_score_table_reads_back_as_it_was(tmp_path, kind: str) -> None:
     path = tmp_path / f"s.{kind}"
     write_scores(frame, path)
     assert read_table(str(path)).equals(frame)
+
+
+def test_a_table_that_would_keep_its_reader_busy_is_refused(tmp_path: Path) -> None:
+    """Polars takes the fifth power of the depth of a list, and each column of a short line is one of the table."""
+    wide = pl.DataFrame({f"k{number}": [number] for number in range(2001)})
+    wide.write_csv(tmp_path / "wide.csv")
+    wide.write_parquet(tmp_path / "wide.parquet")
+    lines = {f"k{number}": number for number in range(2001)}
+    (tmp_path / "wide.jsonl").write_bytes(
+        b"".join(orjson.dumps({name: value}) + b"\n" for name, value in lines.items())
+    )
+    for kind in ("csv", "parquet", "jsonl"):
+        with pytest.raises(ConfigError, match=rf"wide\.{kind}: has 2,001 columns; expected at most 2,000"):
+            read_table(str(tmp_path / f"wide.{kind}"))
+    (tmp_path / "deep.jsonl").write_text('{"model": "m"}\n\n{"model": "m", "z": ' + "[" * 150 + "]" * 150 + "}\n")
+    with pytest.raises(ConfigError, match=r"deep\.jsonl:3: column 'z' holds values within others"):
+        read_table(str(tmp_path / "deep.jsonl"))
+
+
+def test_tables_whose_columns_are_of_no_common_type_are_refused(cli: Any, tmp_path: Path) -> None:
+    plain = pl.DataFrame({"model": "m", "strategy": "s", "item": ["a", "b"], "status": "ok", "correct": True})
+    (tmp_path / "two").mkdir()
+    for number, found in enumerate((2**64 - 1, [1])):
+        plain.with_columns(item=pl.col("item") + str(number), x=pl.lit(found)).write_parquet(
+            tmp_path / f"two/{number}.parquet"
+        )
+    refuses_in_a_line(cli("analyze", tmp_path / "two"), "two: its tables do not fit each other (")
 
 
 def test_a_row_carries_answer_and_chain_metrics_0_for_a_faulty_chain_and_null_for_none() -> None:

@@ -156,9 +156,22 @@ def scan_parquet(*paths: Path) -> pl.LazyFrame:
     return polars.scan_parquet(list(paths), glob=False)
 
 
+MOST_COLUMNS = 2000
+"""A table with more columns is taken for something else."""
+
+
+def refuse_columns(where: Path | str, count: int) -> None:
+    """Raise ConfigError for a table of too many columns, which would keep its reader busy. where: for the message."""
+    if count > MOST_COLUMNS:
+        raise ConfigError(f"{where}: has {count:,} columns; expected at most {MOST_COLUMNS:,}")
+
+
 FREE, MOST_A_BYTE = 50_000_000, 200
 """A Parquet file with more values than FREE, and than so many a byte, is refused: tables of scores have ten to fifty,
 and a value that is repeated takes no room in the file, but in memory."""
+
+CALENDAR = -62_000_000_000_000, 253_000_000_000_000
+"""Milliseconds since 1970 between which Polars and Python can show a date in any zone."""
 
 ROOM, DENSEST = 1 << 29, 1000
 """So is one whose pages are unpacked to more bytes than ROOM, and than so many times its own, or whose texts have more:
@@ -175,14 +188,20 @@ def scan_foreign_parquet(path: Path, held: bytes | None = None) -> pl.LazyFrame:
     except ValueError as error:
         raise ConfigError(f"{path}: not a parquet table ({error})") from None
     table = scan_parquet(path) if held is None else polars.scan_parquet(io.BytesIO(held))
+    labels, dates = (polars.Categorical, polars.Enum), polars.col(polars.Date, polars.Datetime)
     for name, kind in (columns := table.collect_schema()).items():
         inner = kind.inner if isinstance(kind, polars.List) else kind
-        if inner.is_nested() or (inner is not kind and isinstance(inner, polars.Categorical | polars.Enum)):
+        if inner.is_nested() or (inner is not kind and (inner.is_temporal() or isinstance(inner, labels))):
             reason = f"column {name!r:.80} is {kind!s:.80}; expected texts, numbers or true and false"
             raise ConfigError(f"{path}: {reason}")
+    refuse_columns(path, len(columns))
     values = max(found.values, table.select(polars.len()).collect().item() * len(columns))
     _refuse_more(path, f"{values:,} values", values > max(FREE, MOST_A_BYTE * size), size)
     _refuse_more(path, f"{found.bytes:,} bytes", found.bytes > max(ROOM, DENSEST * size), size)
+    if any(isinstance(kind, polars.Date | polars.Datetime) for kind in columns.values()):
+        known = table.select(dates.dt.epoch("ms").is_between(*CALENDAR).all()).collect(engine="streaming")
+        if not all(known.row(0)):
+            raise ConfigError(f"{path}: holds a date before the year 5 or after 9986; expected one of the calendar")
     return table
 
 
@@ -490,7 +509,24 @@ def refuse_os_errors(path: Path, what: str = "cannot be read", way_out: str = ""
         raise ContentError(f"{what} ({error.strerror}){way_out and f'; {way_out}'}", path=path) from None
 
 
+MOST_VALUES = 1 << 22
+"""The most values of one text of JSON, of which three bytes may take a hundred in memory. A reply with the likelihoods
+of all its tokens has some hundred thousand."""
+
 _ROOM = 54  # levels that are left for what a value is written within
+_SHALLOW = 200  # brackets that a text may have without its depth being looked at
+
+
+def load_json(text: bytes | str, loads: Callable[[Any], Any] = orjson.loads) -> Any:
+    """What a text of JSON holds, which may come from anybody. loads: reads it. Raises orjson.JSONDecodeError where it
+    is none, has more values than MOST_VALUES, or is nested more deeply than it could be written again."""
+    comma, *opening = ",[{" if isinstance(text, str) else (b",", b"[", b"{")
+    if text.count(comma) > MOST_VALUES:
+        raise orjson.JSONDecodeError(f"more than {MOST_VALUES:,} values", "", 0)
+    found = loads(text)
+    if sum(map(text.count, opening)) > _SHALLOW and is_deep(found):
+        raise orjson.JSONDecodeError("nested too deeply", "", 0)
+    return found
 
 
 def read_json(path: Path, way_out: str) -> Any:
@@ -501,12 +537,9 @@ def read_json(path: Path, way_out: str) -> Any:
     if len(text) > LONGEST_LINE:
         raise ConfigError(f"{path}: has more than {LONGEST_LINE >> 20} MB; expected a small file of JSON; {way_out}")
     try:
-        found = orjson.loads(text)
+        return load_json(text)
     except orjson.JSONDecodeError as error:
         raise ConfigError(f"{path}:{error.lineno}: not JSON ({error.msg}); {way_out}") from None
-    if is_deep(found):
-        raise ConfigError(f"{path}: is nested too deeply; {way_out}")
-    return found
 
 
 def is_deep(value: Any) -> bool:

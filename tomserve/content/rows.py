@@ -18,9 +18,6 @@ Rows = Iterator[tuple[int, dict[str, Any]]]
 Leave = Callable[[str, int], None]
 """Is told why a row is not read, and on which line it begins."""
 
-MOST_COLUMNS = 2000
-"""A spreadsheet with more columns is taken for something else."""
-
 _BOM = b"\xef\xbb\xbf"
 
 _SEPARATOR = re.compile(r"sep=(.)\s*", re.I)
@@ -32,7 +29,7 @@ def json_rows(path: Path, lines: Iterator[bytes], leave: Leave) -> Rows:
         if not line.strip():
             continue
         try:
-            row = orjson.loads(line.removeprefix(_BOM) if number == 1 else line)
+            row = files.load_json(line.removeprefix(_BOM) if number == 1 else line)
         except orjson.JSONDecodeError as error:
             if number == 1:
                 raise ConfigError(f"{path}:1: not JSON ({error.msg}); expected a JSON object a line") from None
@@ -105,9 +102,8 @@ class Sheet:
 
 def _names(path: Path, row: Sequence[str], separator: str) -> list[str]:
     """The names of the columns."""
+    files.refuse_columns(f"{path}:1", len(row))
     names = [name.strip() for name in row]
-    if len(names) > MOST_COLUMNS:
-        raise ConfigError(f"{path}:1: has {len(names):,} columns; expected at most {MOST_COLUMNS:,}")
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"{path}:1: two columns are called {twice[0]!r:.80}; rename one")
     if len(names) < 2:

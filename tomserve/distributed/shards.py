@@ -321,13 +321,17 @@ class Partitions:
     @contextmanager
     def name_damaged(self) -> Iterator[None]:
         """Raises ConfigError that names the file where what is done meanwhile fails since a table is damaged: its rows
-        are read only then, and whoever reads them does not know from which file."""
+        are read only then, and whoever reads them does not know from which file. Where none is, their columns of one
+        name hold what cannot be one column."""
         try:
             yield
-        except (*UNREAD, ContentError):
+        except (*UNREAD, ContentError) as error:
             for path in self.files:
                 read_table(str(path))
-            raise
+            if isinstance(error, ContentError):
+                raise
+            reason = " ".join(str(error).split())[:120]
+            raise ConfigError(f"{self.source}: its tables do not fit each other ({reason})") from None
 
     def _one(self, path: Path, kinds: dict[str, pl.DataType]) -> pl.LazyFrame:
         table = _table(path)
