@@ -104,11 +104,11 @@ class Interrupted(SystemExit):
 
 def nearest(found: str, known: Iterable[str]) -> str:
     """The words ``"; did you mean 'x'?"`` for the known name that is closest to `found`; empty where none is close."""
-    close = difflib.get_close_matches(found, list(known), n=1)
+    close = difflib.get_close_matches(found[:200], list(known), n=1)  # which takes long for a long text
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def one_of(kind: str, found: str, known: Iterable[str]) -> str:
     """One line for an unknown name of that kind: the name found, the closest known one, and all known ones."""
     names = sorted(known)
-    return f"unknown {kind} {found!r}{nearest(found, names) or '.'} Known: {', '.join(names) or 'none'}"
+    return f"unknown {kind} {found!r:.200}{nearest(found, names) or '.'} Known: {', '.join(names) or 'none'}"

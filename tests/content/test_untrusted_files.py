@@ -136,6 +136,34 @@ def test_the_run_that_parts_become_is_a_name(cli: Any, run: Path) -> None:
         assert (done.code, "shards.json: run: expected the name of a run" in done.err) == (2, True), name
 
 
+DEEP = b"[" * 1000 + b"]" * 1000
+VALUES: dict[tuple[str, bytes, bytes], tuple[str, str]] = {
+    ("items.jsonl", b'"benchmark":"perturbed', b'"benchmark":%b,"x":"' % DEEP): ("score mine", "nested too deeply"),
+    ("items.jsonl", b'"story":[', b'"story":[%b,' % DEEP): ("score mine", "nested too deeply"),
+    ("items.jsonl", b'"id":', b'"%b":1,"id":' % (b"x" * 1_000_000)): ("analyze mine", "unknown key"),
+    ("responses.jsonl", b'"text":"', b'"text":"{\\"answer\\":%b}","x":"' % DEEP): ("score mine", ""),
+    ("responses.jsonl", b'"time":"', b'"time":[],"x":"'): ("merge mine --into new", ""),
+    ("manifest.json", b"{", b'{"to_dict":1,"measured":2,"__dict__":{},'): ("merge mine --into new", ""),
+    ("noise.jsonl", b":64,", b":18446744073709551615,"): ("analyze mine --study accuracy", ""),
+}
+"""What a stranger writes in the place of something, and the command that reads it."""
+
+
+@pytest.mark.parametrize("what", VALUES, ids=lambda what: f"{what[0]} {what[1].decode()}")
+def test_values_of_no_sense_end_no_command(cli: Any, run: Path, what: tuple[str, bytes, bytes]) -> None:
+    (file, was, now), (command, said) = what, VALUES[what]
+    shutil.rmtree(run.with_name("mine.parts"))  # which `merge mine` would mean
+    rows = (run / "responses.jsonl").read_bytes().splitlines(keepends=True)
+    (run / "noise.jsonl").write_bytes(b"".join(b'{"concurrency":64,' + row[1:] for row in rows))
+    found = (run / file).read_bytes()
+    assert was in found
+    (run / file).write_bytes(found.replace(was, now, 1))
+    done = cli(*command.split())
+    assert "Traceback" not in done.err
+    assert (done.code == 2, len(done.err) < 2000) == (bool(said), True), done.err
+    assert said in done.err
+
+
 def test_what_is_started_looks_for_no_module_in_the_folder_where_one_stands(tmp_path: Path) -> None:
     for name in ("yaml", "orjson", "tomserve"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
@@ -149,6 +177,8 @@ def test_what_is_started_looks_for_no_module_in_the_folder_where_one_stands(tmp_
         ("a: &a [x]\nb: &b [*a, *a]\n", ":2: *a is an alias"),
         *((f"a: !!{tag}\n", "a value is none of its tag") for tag in ("bool x", "int ''", "timestamp x")),
         ("a: " + "1:" * 600 + "1.5\n", "broken YAML: int too large"),
+        ("limit: 0x" + "F" * 5000, ":1: limit: is 0xFF"),
+        ("? 0x" + "F" * 5000 + "\n: x\n", "a whole number of more than 64 bits"),
         ("where: " + "[" * 32_000, ":1: holds values within more than 100 others"),
         ("model: " + "x" * 70_000, "has more than 65,536 "),
         (os.mkfifo, "is a named pipe"),

@@ -120,6 +120,7 @@ MEMBERS = {
     "text": ("samples/text.json", b"hello", "is no JSON"),
     "a list": ("samples/list.json", b"[]", "is no sample of Inspect"),
     "no UTF-8": ("samples/latin.json", '{"id": "ä"}'.encode("latin-1"), "is no JSON"),
+    "endless values": ("samples/many.json", b'{"id": [' + b"0," * (1 + (1 << 22)) + b"0]}", "too many values"),
     "numbers that are none": ("samples/nan.json", b'{"id": NaN, NaN}', "is no JSON"),
     "other types": (
         "samples/types.json",
@@ -196,6 +197,9 @@ def test_more_choices_than_an_item_has_are_none(tmp_path: Path) -> None:
     )
     (one,) = MappedFile(path, "jsonl", (), "m").samples()
     assert choice_labels(one) == ()
+    samples(path, [{"id": 1, "question": "Q?", "text": "c3", "choices": "|" * 2_000_000}])
+    (one,) = MappedFile(path, "jsonl", (), "m").samples()
+    assert one.choices == ()
 
 
 def test_a_zstandard_member_is_unpacked_no_further_than_it_claims(tmp_path: Path) -> None:
@@ -290,6 +294,16 @@ def test_results_beside_samples_that_are_a_link_are_not_followed(cli, tmp_path: 
 
 ODD_ROWS = {
     "deep": '{"doc_id": 1, "doc": ' + "[" * 5000 + "]" * 5000 + ', "resps": [["x"]], "arguments": {}}',
+    **{
+        f"deep {name}": json.dumps({"doc_id": 1, "doc": {}, "resps": [["x"]], "arguments": {}, **given}).replace(
+            '"DEEP"', "[" * 1000 + "]" * 1000
+        )
+        for name, given in (
+            ("id", {"doc_id": "DEEP"}),
+            ("reply", {"resps": "DEEP"}),
+            ("prompt", {"arguments": {"a": {"b": '[{"content": "DEEP"}]'.replace('"', '"')}}}),
+        )
+    },
     "other types": '{"doc_id": {"a": 1}, "doc": 5, "resps": [5], "arguments": 7, "metrics": "acc", "target": {"x": 1}}',
     "empty": '{"doc_id": 1, "doc": {}, "resps": [[]], "arguments": {}}',
     "huge numbers": '{"doc_id": 1, "doc": {"n": 1e999, "k": 123456789012345678901234567890}, "resps": [["x"]], '

@@ -53,10 +53,7 @@ def test_what_is_read_is_written_again_with_fields_nobody_knows_yet(tmp_path: Pa
         ({"benchmark": "left out"}, "benchmark: is missing; expected a text; restore the file"),
         ({"sampling": {"model": "other"}}, "sampling: model: tomserve sets this field of a request itself"),
         ({"settings": {"search": [1]}}, "settings: search: expected the budget and the seed of a search"),
-        (
-            {"later": functools.reduce(lambda inner, _: [inner], range(220), 0)},
-            "is nested too deeply",
-        ),
+        ({"later": functools.reduce(lambda inner, _: [inner], range(220), 0)}, r"not JSON \(nested too deeply\)"),
         ({"schema": 2}, "schema is not 1; it was written by another version"),
     ],
 )
@@ -64,7 +61,7 @@ def test_a_field_that_is_not_what_it_should_be_is_named(tmp_path: Path, change: 
     manifest = {**orjson.loads(EXAMPLE.read_bytes()), **change}
     kept = {name: value for name, value in manifest.items() if value != "left out"}
     (tmp_path / "manifest.json").write_bytes(orjson.dumps(kept))
-    with pytest.raises(ConfigError, match=f"manifest.json: {said}"):
+    with pytest.raises(ConfigError, match=f"manifest.json(:1)?: {said}"):
         Manifest.read(tmp_path)
 
 

@@ -520,11 +520,15 @@ _SHALLOW = 200  # brackets that a text may have without its depth being looked a
 def load_json(text: bytes | str, loads: Callable[[Any], Any] = orjson.loads) -> Any:
     """What a text of JSON holds, which may come from anybody. loads: reads it. Raises orjson.JSONDecodeError where it
     is none, has more values than MOST_VALUES, or is nested more deeply than it could be written again."""
-    comma, *opening = ",[{" if isinstance(text, str) else (b",", b"[", b"{")
-    if text.count(comma) > MOST_VALUES:
+    values, brackets = (
+        (text.count(","), text.count("[") + text.count("{"))
+        if isinstance(text, str)
+        else (text.count(b","), text.count(b"[") + text.count(b"{"))
+    )
+    if values > MOST_VALUES:
         raise orjson.JSONDecodeError(f"more than {MOST_VALUES:,} values", "", 0)
     found = loads(text)
-    if sum(map(text.count, opening)) > _SHALLOW and is_deep(found):
+    if brackets > _SHALLOW and is_deep(found):
         raise orjson.JSONDecodeError("nested too deeply", "", 0)
     return found
 

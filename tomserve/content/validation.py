@@ -88,7 +88,7 @@ def validation_error(
 ) -> ConfigError:
     """The error for a file whose data the model does not take, which names the file, the field and the way out."""
     first = choose_error(error)
-    field = ".".join(map(str, place_of(first, data)))
+    field = dot_path(place_of(first, data))
     return ConfigError(f"{path}: {field}: {explain(first, data, model)}; {way_out}")
 
 
@@ -228,9 +228,12 @@ def show_value(value: Any) -> str:
     """A value as a message shows it, in at most 60 characters."""
     if value is None or isinstance(value, bool):
         return {None: "nothing", True: "true", False: "false"}[value]
-    if isinstance(value, Mapping):
-        return f"a mapping with the keys {', '.join(map(str, value))}"[:60] if value else "an empty mapping"
-    text = repr(list(value) if isinstance(value, tuple) else value)
+    try:
+        if isinstance(value, Mapping):
+            return f"a mapping with the keys {', '.join(map(str, value))}"[:60] if value else "an empty mapping"
+        text = repr(list(value) if isinstance(value, tuple) else value)
+    except RecursionError:
+        return "values within too many others"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -364,16 +367,26 @@ def _check_bounds(text: str, path: Path) -> None:
             raise ContentError(f"holds values within more than {DEEPEST} others", path=path, line=line)
 
 
+_INT = "tag:yaml.org,2002:int"
+
+
 def _walk(node: yaml.Node, loc: Loc, lines: YamlLines, path: Path) -> None:
-    """Note the lines of a node's keys and entries, and of all below it. Raises ContentError for a key given twice."""
+    """Note the lines of a node's keys and entries, and of all below it. Raises ContentError for a key given twice, and
+    for a whole number of more than 64 bits, which could be neither shown nor written."""
+    if isinstance(node, yaml.ScalarNode) and node.tag == _INT and len(node.value) > 18:
+        number = yaml.constructor.SafeConstructor().construct_yaml_int(node)
+        if not -(2**63) <= number < 2**64:
+            reason = f"is {node.value[:30]}, a whole number of more than 64 bits"
+            raise ContentError(reason, path=path, line=node.start_mark.line + 1, field=dot_path(loc))
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
             name, line = str(key.value), key.start_mark.line + 1
             if name in seen:
-                raise ContentError(f"the key {name!r} is given twice", path=path, line=line, field=_dot_path(loc))
+                raise ContentError(f"the key {name!r} is given twice", path=path, line=line, field=dot_path(loc))
             seen.add(name)
             lines[(*loc, name)] = line
+            _walk(key, loc, lines, path)
             _walk(value, (*loc, name), lines, path)
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
@@ -381,9 +394,9 @@ def _walk(node: yaml.Node, loc: Loc, lines: YamlLines, path: Path) -> None:
             _walk(value, (*loc, index), lines, path)
 
 
-def _dot_path(loc: Loc) -> str:
-    """The path to a value as a message shows it, such as ``server.flags.0``."""
-    return ".".join(str(part) for part in loc)
+def dot_path(loc: Loc) -> str:
+    """The path to a value as a message shows it, such as ``server.flags.0``; a stranger's key may be long."""
+    return ".".join(str(part)[:100] for part in loc)
 
 
 def load_model(path: Path, model: type[Model], *, own: bool = True) -> Model:
@@ -416,7 +429,7 @@ def validate(data: Any, model: type[Model], *, path: Path, lines: YamlLines | No
         first = choose_error(error)
         loc = place_of(first, data)
         reason = explain(first, data, model)
-        raise ContentError(reason, path=path, line=lines.at(loc) if lines else None, field=_dot_path(loc)) from None
+        raise ContentError(reason, path=path, line=lines.at(loc) if lines else None, field=dot_path(loc)) from None
 
 
 CODE = (".py", ".yaml", ".yml")  # how the files end that commands take for a program or a preset

@@ -112,11 +112,11 @@ class KnownRows:
 
 
 @lru_cache(maxsize=64)
-def _moment(time: Any) -> int:
+def _moment(time: str) -> int:
     """A time of a journal in milliseconds since 1970; what is no time comes last."""
     try:
         return max(int(datetime.fromisoformat(time).timestamp() * 1000), 0)
-    except (TypeError, ValueError, OverflowError):
+    except (ValueError, OverflowError):
         return _NEVER
 
 
@@ -138,7 +138,7 @@ def read_journal(path: Path, asked: KnownRows, pace: PaceReporter) -> JournalInd
         keys.append(asked.key(path, number, row))
         final.append(row["status"] in FINAL)
         ended.append(final[-1] and asked.ends(row))
-        times.append(_moment(row.get("time")) if final[-1] else _NEVER)
+        times.append(_moment(str(row.get("time"))) if final[-1] else _NEVER)
         mixes.append(int.from_bytes(hashlib.blake2b(line, digest_size=8).digest(), "little"))
         pace.add(len(line))
     rows = pl.DataFrame(

@@ -126,9 +126,7 @@ def merge_manifests(run: str, runs: Sequence[_Source], shards: Shards | None, pa
     }
     made = Manifest.model_validate(fields)
     for one in manifests:
-        for name, value in (one.model_extra or {}).items():
-            if name not in (made.model_extra or {}):
-                setattr(made, name, value)
+        made.take_further_fields(one)
     return made
 
 

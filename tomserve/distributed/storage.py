@@ -307,7 +307,7 @@ def download_part(url: str, into: Path, listener: Listener | None = None) -> Pat
     if text is None or not RUN_PART.fullmatch(name):
         raise ConfigError(f"{url}: is no part that was copied whole ({FILE} is missing)")
     try:
-        record = CopiedPart.model_validate(orjson.loads(text))
+        record = CopiedPart.model_validate(files.load_json(text))
     except (orjson.JSONDecodeError, pydantic.ValidationError) as error:
         reason = one_line(" ".join(str(error).split()))[:160]
         raise ConfigError(f"{url}/{FILE}: is not what tomserve writes ({reason}); copy the part again") from None

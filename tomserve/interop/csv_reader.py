@@ -24,6 +24,7 @@ from tomserve.content.rows import Rows, Sheet, json_rows
 from tomserve.errors import ConfigError, one_of
 from tomserve.interop.samples import MOST_REPEATS, Grade, Sample, Source, SourceAbout, is_fact, open_source
 from tomserve.items import nfc
+from tomserve.items.item import MOST_TEXT
 from tomserve.status import KNOWN, OK, known
 
 _TRUE = ("true", "1", "1.0", "yes", "y", "c", "correct", "right")
@@ -265,12 +266,16 @@ class MappedFile(Source):
                 yield from json_rows(self.path, lines, self._leave_row)
 
 
+LONGEST_CHOICES = 10 * MOST_TEXT
+"""Characters of a text that lists choices; written as JSON, a character may take six."""
+
+
 def _parse_choices(text: str | None) -> tuple[str, ...]:
-    """Choices as a JSON list, or with | between them."""
-    if text is None:
+    """Choices as a JSON list, or with | between them; none where they are more than a question can have."""
+    if text is None or len(text) > LONGEST_CHOICES:
         return ()
     if text.lstrip().startswith("["):
         with contextlib.suppress(orjson.JSONDecodeError):
-            found = orjson.loads(text)
+            found = files.load_json(text)
             return tuple(one if isinstance(one, str) else orjson.dumps(one).decode() for one in found)
     return tuple(part.strip() for part in text.split("|"))

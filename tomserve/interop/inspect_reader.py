@@ -222,12 +222,12 @@ _DECODER = json.JSONDecoder(
 def parse_json(data: bytes) -> Any:
     """What JSON holds, also where Inspect wrote a number that JSON has no name for. Raises ValueError."""
     try:
-        return orjson.loads(data)
+        return files.load_json(data)
     except orjson.JSONDecodeError:
         try:
-            return _DECODER.decode(data.decode())
+            return files.load_json(data.decode(), _DECODER.decode)
         except (ValueError, RecursionError):
-            raise ValueError("is no JSON") from None
+            raise ValueError("is no JSON, or one of too many values") from None
 
 
 class _JsonStream:

@@ -52,7 +52,7 @@ _TOLD = (("story", "passage", "context"), ("question", "query", "problem", "goal
 def parse_row(line: bytes) -> dict[str, Any] | str:
     """The sample of a line, or what is wrong with it."""
     try:
-        row = orjson.loads(line)
+        row = files.load_json(line)
     except orjson.JSONDecodeError:
         return "is no JSON" if line.endswith(b"\n") else "is torn off at the end of the file"
     if not isinstance(row, dict) or not {"doc_id", "doc", "resps"} <= set(row):
@@ -104,7 +104,7 @@ def _messages(text: str) -> str:
     """The text of a request; where it is a list of messages as JSON, their contents below each other."""
     if text.lstrip().startswith("["):
         with contextlib.suppress(orjson.JSONDecodeError, TypeError, KeyError):
-            return "\n\n".join([str(one["content"]) for one in orjson.loads(text)])
+            return "\n\n".join([str(one["content"]) for one in files.load_json(text)])
     return text
 
 

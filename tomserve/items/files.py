@@ -10,7 +10,7 @@ import pydantic
 from pydantic import BaseModel, Field
 
 from tomserve.content import files
-from tomserve.content.validation import choose_error, explain, load_yaml, place_of, validate
+from tomserve.content.validation import choose_error, dot_path, explain, load_yaml, place_of, validate
 from tomserve.errors import ContentError, JournalError
 from tomserve.items.item import SCHEMA, Item, nfc
 
@@ -97,7 +97,7 @@ def line_id(path: Path, number: int, line: bytes) -> str:
 
 def _json(line: bytes) -> dict[str, Any]:
     try:
-        data = orjson.loads(line)
+        data = files.load_json(line)
     except orjson.JSONDecodeError:
         return {}
     return data if isinstance(data, dict) else {}
@@ -116,7 +116,7 @@ def read_line(path: Path, number: int, line: bytes) -> Item:
         raise ContentError(f"not JSON: {error.msg} (column {error.colno})", path=path, line=number) from None
     except pydantic.ValidationError as error:
         first, data = choose_error(error), orjson.loads(line)
-        field = ".".join(map(str, place_of(first, data)))
+        field = dot_path(place_of(first, data))
         raise ContentError(explain(first, data, Item), path=path, line=number, field=field) from None
     except ValueError as error:
         raise ContentError(str(error), path=path, line=number) from None

@@ -18,7 +18,7 @@ import orjson
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from tomserve.content import digest
-from tomserve.content.files import is_deep
+from tomserve.content.files import is_deep, load_json
 from tomserve.content.validation import Strict
 from tomserve.errors import ConfigError, one_of
 from tomserve.items.rationale import Automaton, compile_chains, compile_sets
@@ -259,7 +259,7 @@ class Item(Strict):
     @classmethod
     def from_json(cls, line: bytes | str) -> Item:
         """The item of one line. Raises ValueError (pydantic.ValidationError or orjson.JSONDecodeError) otherwise."""
-        data = orjson.loads(line)
+        data = load_json(line)
         if isinstance(data, dict) and data.pop("schema", SCHEMA) != SCHEMA:
             raise ValueError(f"schema is not {SCHEMA}; this file was written by another version of tomserve")
         return cls.model_validate(data)

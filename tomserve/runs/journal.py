@@ -68,7 +68,7 @@ def parse_row(path: Path, number: int, line: bytes) -> Row:
     """The row on one line of a journal. Raises ConfigError that names the line and the field where it is no row."""
     way_out = "repair or delete that line, or start over with --run NEW"
     try:
-        row = orjson.loads(line)
+        row = files.load_json(line)
     except orjson.JSONDecodeError as error:
         raise ConfigError(f"{path}:{number}: not JSON ({error.msg}); {way_out}") from None
     plain = type(row) is dict and tuple(map(type, map(row.get, _KINDS))) == _TYPES

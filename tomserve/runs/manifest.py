@@ -371,8 +371,12 @@ class Manifest(ManifestPart):
             for name in HISTORY:
                 if name in old.model_fields_set:
                     setattr(self, name, getattr(old, name))
-            for name, value in (old.model_extra or {}).items():
-                setattr(self, name, value)
+            self.take_further_fields(old)
+
+    def take_further_fields(self, other: Manifest) -> None:
+        """Take over those fields of another manifest that this version does not know, unless this one has them."""
+        if self.model_extra is not None:  # attributes are not set, as a stranger's field may be called like a method
+            self.model_extra.update({**(other.model_extra or {}), **self.model_extra})
 
     def _check_same(self, old: Manifest, folder: Path, asked: Collection[str]) -> None:
         """Raise RunMismatchError at the first difference to the old manifest that a run may not have."""

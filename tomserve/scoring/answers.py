@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 import orjson
 import pyjson5
 
+from tomserve.content.files import load_json
 from tomserve.items.rationale import Automaton
 from tomserve.scoring.labels import (
     AGAINST,
@@ -137,10 +138,10 @@ def find_object(text: str) -> FoundObject | str:
 
 def _strict(text: str) -> dict[str, Any] | None:
     try:
-        data = orjson.loads(text)
+        data = load_json(text)
     except orjson.JSONDecodeError:
         try:  # JSON knows fewer kinds of white space than Python
-            data = orjson.loads(text.strip())
+            data = load_json(text.strip())
         except orjson.JSONDecodeError:
             return None
     return _filled(data) if isinstance(data, dict) else None

@@ -15,7 +15,7 @@ import numpy as np
 import orjson
 import polars as pl
 
-from tomserve.content.files import FileSnapshot, changed_error, refuse_os_errors
+from tomserve.content.files import FileSnapshot, changed_error, load_json, refuse_os_errors
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import Gold, Item, nfc, read_line, refuse_factors, wrong_factor
 from tomserve.items.rationale import Automaton
@@ -70,7 +70,7 @@ class ItemFile:
 
     def _index(self, number: int, offset: int, line: bytes, last: dict[int, int]) -> None:
         try:
-            data = orjson.loads(line.removeprefix(BOM))
+            data = load_json(line.removeprefix(BOM))
             identifier, factors = data["id"], data.get("factors") or {}
             story = hash((data.get("cluster"), *data["story"]))
             known = type(identifier) is str and isinstance(factors, dict)
@@ -285,7 +285,7 @@ class ResponseFile:
 
     def _load_row(self, line: bytes) -> Any:
         """The JSON of a line, with the defaults of fields that are left out or null. Raises JSONDecodeError."""
-        row = orjson.loads(line.removeprefix(BOM))
+        row = load_json(line.removeprefix(BOM))
         if type(row) is dict:
             if None in row.values():
                 row = {name: value for name, value in row.items() if value is not None}
@@ -395,7 +395,9 @@ class NoiseFile(ResponseFile):
 
     def _parse(self, line: bytes) -> Row | str:
         row = super()._parse(line)
-        return row if isinstance(row, str) or type(row.get("concurrency")) is int else "without concurrency"
+        if isinstance(row, str) or (type(level := row.get("concurrency")) is int and 0 <= level < 2**31):
+            return row
+        return "without concurrency"
 
     def find_repeats(self, place: int, strategy: str) -> list[tuple[int, Row]]:
         """Pairs of (requests in flight, row), one for each time that the item was asked again by that strategy."""
@@ -414,7 +416,7 @@ _KINDS: dict[type, str] = {str: "text", int: "whole number"}
 
 def _is_json(line: bytes) -> bool:
     try:
-        orjson.loads(line)
+        load_json(line)
     except orjson.JSONDecodeError:
         return False
     return True

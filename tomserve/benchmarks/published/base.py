@@ -281,7 +281,7 @@ class Place(NamedTuple):
             what = ".".join(map(str, wrong["loc"])) or "item"
             raise self.error(f"makes no item ({what}: {' '.join(wrong['msg'].split()):.200})") from None
 
-    def value(self, text: str, read: Callable[[str], Any] = orjson.loads) -> Any:
+    def value(self, text: str, read: Callable[[str], Any] = files.load_json) -> Any:
         """What a text says in JSON. Raises ContentError for anything else."""
         try:
             return read(text)
@@ -291,7 +291,7 @@ class Place(NamedTuple):
         except RecursionError:
             raise self.error("is no JSON that can be read (values within too many others)") from None
 
-    def json(self, text: str, read: Callable[[str], Any] = orjson.loads) -> Record:
+    def json(self, text: str, read: Callable[[str], Any] = files.load_json) -> Record:
         """The JSON object of a text. Raises ContentError for anything else."""
         if not isinstance(data := self.value(text, read), dict) or not data:
             raise self.wrong(data, "a JSON object")
