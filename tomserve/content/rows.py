@@ -120,3 +120,25 @@ def _long_fields() -> Iterator[None]:
         yield
     finally:
         csv.field_size_limit(before)
+
+
+def check_head(path: Path) -> None:
+    """Raise ConfigError for a spreadsheet of too many columns."""
+    with files.open_own(path) as file:
+        files.refuse_columns(path, next(files.read_lines(file, path), b"").count(b",") + 1)
+
+
+def check_lines(path: Path) -> None:
+    """Raise ConfigError for JSON lines that would keep Polars busy: with too many columns, or values within others.
+    What is no JSON is left to Polars, which says so."""
+    names = set[str]()
+    with files.open_own(path) as file, contextlib.suppress(orjson.JSONDecodeError):
+        for number, line in enumerate(files.read_lines(file, path), 1):
+            row = files.load_json(line) if line.strip() else {}
+            for name, value in row.items() if isinstance(row, dict) else ():
+                listed = value if isinstance(value, list) else [value]
+                if any(isinstance(one, list | dict) for one in listed):
+                    where = f"{path}:{number}: column {name!r:.80}"
+                    raise ConfigError(f"{where} holds values within others; expected texts, numbers or true and false")
+                names.add(name)
+            files.refuse_columns(path, len(names))

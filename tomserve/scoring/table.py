@@ -5,7 +5,6 @@ order of their items and written in parts, so that a million of them need no mor
 benchmark adds is handed in as rules (see tomserve.scoring.metrics); tomserve.runs.scores knows the files of a run.
 """
 
-import contextlib
 from collections.abc import Callable, Collection
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +14,7 @@ import orjson
 import polars as pl
 
 from tomserve.content import files, output_path
+from tomserve.content.rows import check_head, check_lines
 from tomserve.errors import ConfigError
 from tomserve.scoring import score
 from tomserve.scoring.grades import GRADED, GraderChoices
@@ -146,10 +146,10 @@ def read_table(source: str) -> pl.DataFrame:
         if path.suffix == ".parquet":
             frame = files.read_foreign_parquet(path)
         elif path.suffix == ".jsonl":
-            _check_lines(path)
+            check_lines(path)
             frame = pl.read_ndjson(path, infer_schema_length=None)
         else:
-            files.refuse_columns(path, _read_head(path).count(b",") + 1)
+            check_head(path)
             text = {
                 name: pl.String for name, kind in COLUMNS.items() if kind == pl.Boolean or isinstance(kind, pl.List)
             }
@@ -160,28 +160,6 @@ def read_table(source: str) -> pl.DataFrame:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
         raise ConfigError(f"{path}: not a {path.suffix[1:]} table ({reason})") from None
     return cast_columns(frame, str(path))
-
-
-def _read_head(path: Path) -> bytes:
-    """The first line of a file."""
-    with files.open_own(path) as file:
-        return next(files.read_lines(file, path), b"")
-
-
-def _check_lines(path: Path) -> None:
-    """Raise ConfigError for JSON lines that would keep Polars busy: with too many columns, or values within others.
-    What is no JSON is left to Polars, which says so."""
-    names = set[str]()
-    with files.open_own(path) as file, contextlib.suppress(orjson.JSONDecodeError):
-        for number, line in enumerate(files.read_lines(file, path), 1):
-            row = files.load_json(line) if line.strip() else {}
-            for name, value in row.items() if isinstance(row, dict) else ():
-                listed = value if isinstance(value, list) else [value]
-                if any(isinstance(one, list | dict) for one in listed):
-                    where = f"{path}:{number}: column {name!r:.80}"
-                    raise ConfigError(f"{where} holds values within others; expected texts, numbers or true and false")
-                names.add(name)
-            files.refuse_columns(path, len(names))
 
 
 _NUMBER = r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?$"
