@@ -77,8 +77,8 @@ def until(true: Callable[[], object], seconds: float = 300.0) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    """The ids of the children of a process."""
-    return sorted(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+    """The ids of the children of a process, whichever of its threads started them."""
+    return sorted(int(one) for path in Path(f"/proc/{pid}/task").glob("*/children") for one in path.read_text().split())
 
 
 def group_of(pid: int) -> list[int]:
