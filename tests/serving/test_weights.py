@@ -2,7 +2,6 @@
 
 import threading
 import zipfile
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -64,30 +63,6 @@ def test_where_weights_come_from(tmp_path: Path) -> None:
     assert find_weights(SMALL).model == str(folder)  # without the weights
     (snapshot / "model.safetensors").write_bytes(b"")
     assert find_weights(SMALL).model == SMALL.model
-
-
-def test_the_hub_is_asked_once_unless_the_package_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    class Hub(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *words: object) -> None: ...
-
-    with HTTPServer(("127.0.0.1", 0), Hub) as hub:
-        threading.Thread(target=hub.serve_forever, args=(0.01,), daemon=True).start()
-        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{hub.server_port}")
-        assert find_weights(SMALL).revision == REVISION
-        weights._answers.cache_clear()
-        monkeypatch.delenv("HF_HUB_OFFLINE")
-        assert [find_weights(SMALL).model for _ in range(2)] == [SMALL.model] * 2
-        package_folder(SMALL.package).mkdir(parents=True)
-        assert find_weights(SMALL).revision == REVISION
-        hub.shutdown()
-    assert asked == [f"/api/models/{SMALL.model}"]
 
 
 def test_a_package_is_converted_once_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
