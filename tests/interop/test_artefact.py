@@ -279,6 +279,15 @@ def test_what_the_program_reads_is_no_link_and_has_an_end(tmp_path: Path, monkey
         list(recompute.digests(tmp_path))
 
 
+@pytest.mark.parametrize("name", ["a\0b", "a" * 5000, "loop/x"])
+def test_names_that_no_file_can_have_end_in_a_line(tmp_path: Path, name: str) -> None:
+    (tmp_path / "recompute.py").write_bytes(Path(recompute.__file__).read_bytes())
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / recompute.SUMS).write_text(f"{'0' * 64}  {name}\n")
+    done = subprocess.run([sys.executable, tmp_path / "recompute.py"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr, done.stdout.count("\n")) == (2, "", 1)
+
+
 def test_nothing_beside_the_program_is_taken_for_a_module_of_python(tmp_path: Path) -> None:
     (tmp_path / "recompute.py").write_bytes(Path(recompute.__file__).read_bytes())
     (tmp_path / "csv.py").write_text("raise SystemExit(9)\n")

@@ -131,6 +131,10 @@ def test_a_pipe_or_device_is_read_only_by_the_name_of_a_stream(tmp_path: Path) -
         for read in (files.open_own, files.digest_file):
             with pytest.raises(ContentError, match=f"{one.name}: is {kind}; expected a file, or the name of an open"):
                 read(one)
+    with (hole := tmp_path / "config.json").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ConfigError, match=r"config.json: is 1,048,576 MB long, of which 0 kB were ever written"):
+        files.read_own(hole)
     reading, writing = os.pipe()
     os.write(writing, b"text")
     os.close(writing)

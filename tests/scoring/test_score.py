@@ -56,9 +56,10 @@ def test_a_table_that_would_keep_its_reader_busy_is_refused(tmp_path: Path) -> N
     for kind in ("csv", "parquet", "jsonl"):
         with pytest.raises(ConfigError, match=rf"wide\.{kind}: has 2,001 columns; expected at most 2,000"):
             read_table(str(tmp_path / f"wide.{kind}"))
-    (tmp_path / "deep.jsonl").write_text('{"model": "m"}\n\n{"model": "m", "z": ' + "[" * 150 + "]" * 150 + "}\n")
-    with pytest.raises(ConfigError, match=r"deep\.jsonl:3: column 'z' holds values within others"):
-        read_table(str(tmp_path / "deep.jsonl"))
+    for depth, said in ((150, "column 'z' holds values within others"), (900, r"not JSON \(nested too deeply\)")):
+        (tmp_path / "deep.jsonl").write_text('{"a": 1}\n\n{"a": 1, "z": ' + "[" * depth + "]" * depth + "}\n")
+        with pytest.raises(ConfigError, match=rf"deep\.jsonl:3: {said}"):
+            read_table(str(tmp_path / "deep.jsonl"))
 
 
 def test_tables_whose_columns_are_of_no_common_type_are_refused(cli: Any, tmp_path: Path) -> None:

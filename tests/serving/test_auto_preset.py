@@ -160,6 +160,9 @@ def test_hostile_files_change_nothing_else(cli, tmp_path: Path, monkeypatch: pyt
     assert (shown.code, "\x1b" in shown.out + shown.err) == (0, False), shown.err
     assert Preset.load("a") == found.preset
     assert (found.preset.env, found.preset.flags) == ({}, {})
+    folder = model(tmp_path / "deep", "qwen3-8b", "chatml", 1.0)
+    (folder / "chat_template.jinja").write_text("{{ " + "-" * 3000 + "1 }}")
+    assert "could not be rendered here" in " ".join(derived(folder).remarks)
 
 
 @pytest.mark.parametrize(

@@ -124,13 +124,18 @@ def open_own(path: Path) -> BufferedReader:
     """Open a file that no stranger chooses: one that is shipped with tomserve, lies in a content folder, belongs to the
     system or to a model's weights, or that the user has typed. It may be a link, as long as it likes, and a pipe where
     it has the name of an open stream (``/dev/stdin``, ``/dev/fd/63``). Raises ContentError for a pipe or device of any
-    other name, such as may lie in a folder in place of a file: reading it may never end. Raises OSError."""
+    other name, such as may lie in a folder in place of a file, and for a hole: reading it may never end. Raises
+    OSError."""
     file = open(path, "rb", opener=_unwaiting)  # noqa: SIM115  # the caller closes it
-    mode = os.fstat(file.fileno()).st_mode
-    if (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)) and not _STREAM.fullmatch(os.path.abspath(path)):
+    mode = (status := os.fstat(file.fileno())).st_mode
+    try:
+        if (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)) and not _STREAM.fullmatch(os.path.abspath(path)):
+            reason = f"is {describe_kind(mode)}; expected a file, or the name of an open stream such as /dev/stdin"
+            raise ContentError(reason, path=path)
+        _check_hole(path, status)
+    except ConfigError:
         file.close()
-        reason = f"is {describe_kind(mode)}; expected a file, or the name of an open stream such as /dev/stdin"
-        raise ContentError(reason, path=path)
+        raise
     os.set_blocking(file.fileno(), True)
     return file
 
@@ -488,10 +493,11 @@ def line_too_long(path: Path, number: int) -> ConfigError:
 
 def refuse_hole(path: Path) -> None:
     """Raise ConfigError for a long file of which almost nothing was ever written, so that reading it takes for ever."""
-    try:
-        status = path.lstat()
-    except OSError:
-        return
+    with contextlib.suppress(OSError):
+        _check_hole(path, path.lstat())
+
+
+def _check_hole(path: Path, status: os.stat_result) -> None:
     if status.st_size > HOLE and status.st_blocks * 512 * 100 < status.st_size:
         raise ConfigError(
             f"{path}: is {status.st_size >> 20:,} MB long, of which {status.st_blocks * 512 >> 10:,} kB were ever "

@@ -129,12 +129,14 @@ def check_head(path: Path) -> None:
 
 
 def check_lines(path: Path) -> None:
-    """Raise ConfigError for JSON lines that would keep Polars busy: with too many columns, or values within others.
-    What is no JSON is left to Polars, which says so."""
+    """Raise ConfigError for JSON lines that would keep Polars busy: with too many columns, or values within others."""
     names = set[str]()
-    with files.open_own(path) as file, contextlib.suppress(orjson.JSONDecodeError):
+    with files.open_own(path) as file:
         for number, line in enumerate(files.read_lines(file, path), 1):
-            row = files.load_json(line) if line.strip() else {}
+            try:
+                row = files.load_json(line) if line.strip() else {}
+            except orjson.JSONDecodeError as error:
+                raise ConfigError(f"{path}:{number}: not JSON ({error.msg}); expected a JSON object a line") from None
             for name, value in row.items() if isinstance(row, dict) else ():
                 listed = value if isinstance(value, list) else [value]
                 if any(isinstance(one, list | dict) for one in listed):

@@ -67,6 +67,9 @@ def main() -> int:
     except CannotTryError as error:
         print(f"not tried: {printable(str(error))}")
         return 2
+    except (OSError, ValueError, RuntimeError) as error:  # as of links in a circle, or names that no file can have
+        print(f"not tried: {printable(str(error))[-500:]}; unzip the artefact anew")
+        return 2
 
 
 def check(root: Path, given: argparse.Namespace) -> int:

@@ -509,7 +509,7 @@ def _render(text: str, special: Mapping[str, str], remarks: list[str]) -> tuple[
 def _switch(text: str) -> str | None:
     try:
         free = jinja2.meta.find_undeclared_variables(_environment().parse(_GENERATION.sub("", text)))
-    except jinja2.TemplateError:
+    except (jinja2.TemplateError, RecursionError):
         free = {name for name in SWITCHES if re.search(rf"\b{name}\b", text)}
     return next((name for name in SWITCHES if name in free), None)
 
