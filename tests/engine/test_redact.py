@@ -16,7 +16,8 @@ from tests.conftest import Endpoint, completion
 from tests.helpers.asking import page, request
 from tests.helpers.hostile import Hostile, sent
 from tomserve.engine.redact import LEAST, LONGEST_ERROR, Redactor, clean_text
-from tomserve.engine.transport import Reply, redact_reply
+from tomserve.engine.replies import read_reply
+from tomserve.engine.transport import Reply, decompress, redact_reply
 from tomserve.engine.transports import TRANSPORTS
 from tomserve.errors import ServerError
 from tomserve.serving.probe import send_request
@@ -77,6 +78,13 @@ def test_every_field_of_a_reply_is_masked_before_it_is_cut() -> None:
             assert not any(PLAIN[:length] in found for length in range(4, len(PLAIN) + 1)), (field, before)
             assert len(found) <= max(limit, before + 603)
             assert reply.masked
+    for body, limit, blanks in (("<html><title>{}", 300, "a "), ("{{{}", 2000, "  "), ('data: "{}"\n\n', 200, "a ")):
+        for before in range(limit - 30, limit + 3):
+            reply = read_reply(200, body.format((blanks * before)[: before - 1] + f" {PLAIN} " * 2).encode())
+            redact_reply(reply, Redactor(PLAIN))
+            assert not any(PLAIN[:length] in reply.error for length in range(4, len(PLAIN) + 1)), (body, before)
+    with pytest.raises(ValueError, match=f"{PLAIN}$"):
+        decompress(b"x", b"a" * 35 + PLAIN.encode(), 9)
     pieces = Reply("ok", tokens=[("sk-01234", -1.0), ("56789", -2.0)])
     redact_reply(pieces, Redactor(PLAIN))
     assert pieces.tokens is None

@@ -68,6 +68,12 @@ def _spellings(key: str) -> Iterator[str]:
         yield from (own, own.replace("+", "-").replace("/", "_"))
 
 
+def cut_words(text: str, most: int) -> str:
+    """A text of at most so many characters that ends between two words, so that a key in it, which is not replaced yet,
+    stands there whole or not at all."""
+    return text if len(text) <= most else text[: max(0, *(text.rfind(mark, 0, most) for mark in " \n\t\"'<>,"))]
+
+
 def clean_text(text: str, most: int) -> str:
     """A text that is fit to be shown and kept: of at most so many characters, without those that cannot be printed."""
     return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text[:most])

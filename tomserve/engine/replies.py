@@ -11,6 +11,7 @@ import orjson
 
 from tomserve.engine.error_objects import UNVALIDATED, error_status, failed_generation
 from tomserve.engine.prompt_tokens import read_prompt_logprobs
+from tomserve.engine.redact import cut_words
 from tomserve.engine.transport import Reply
 from tomserve.status import LENGTH, MALFORMED, OK, REFUSAL, finished, http
 
@@ -101,7 +102,7 @@ _BLANK = b"\xef\xbb\xbf \t\r\n"
 _EVENTS = (b"data:", b"event:", b"id:", b"retry:", b":")  # how lines of server-sent events begin
 _HALF = re.compile("[\ud800-\udfff]")
 LONGEST_PAGE = 300  # characters that are told of a page
-_TITLE = re.compile(r"<title[^>]{0,200}>([^<]{1,500})", re.IGNORECASE)
+_TITLE = re.compile(r"<title[^>]{0,200}>([^<]+)", re.IGNORECASE)
 
 
 def _read_strange(raw: bytes) -> Any:
@@ -118,10 +119,10 @@ def describe_page(body: bytes) -> str | None:
     """What to say of a page of HTML in place of JSON; None of anything else."""
     if not body.lstrip()[:15].lower().startswith((b"<!doctype html", b"<html")):
         return None
-    page = body[:20_000].decode("utf-8", "replace")
+    page = cut_words(body[:80_000].decode("utf-8", "replace"), 19_000)
     title = _TITLE.search(page)
     said = html.unescape(title[1] if title else re.sub("<[^<>]*>", " ", page))
-    return f"a page of HTML, as a proxy or a login sends it: {' '.join(said.split())[:LONGEST_PAGE]!r}"
+    return f"a page of HTML, as a proxy or a login sends it: {cut_words(' '.join(said.split()), LONGEST_PAGE)!r}"
 
 
 def read_json(raw: bytes) -> Any:
@@ -133,7 +134,7 @@ def read_json(raw: bytes) -> Any:
         data = json.loads(raw, parse_constant=lambda _: None, parse_float=_finite)
         return orjson.loads(_HALF.sub("\N{REPLACEMENT CHARACTER}", json.dumps(data, ensure_ascii=False)))
     except (ValueError, RecursionError):
-        raise ValueError(f"not JSON: {raw[:2000].decode('utf-8', 'replace')!r}") from None
+        raise ValueError(f"not JSON: {cut_words(raw[:9000].decode('utf-8', 'replace'), 2000)!r}") from None
 
 
 def _finite(digits: str) -> float | None:
@@ -159,7 +160,7 @@ def _join_events(body: bytes) -> dict[str, Any]:
             break
         chunk = read_json(piece)
         if not isinstance(chunk, dict):
-            raise ValueError(f"a stream of events, one of which is {error_text(chunk)[:200]}")
+            raise ValueError(f"a stream of events, one of which is {cut_words(error_text(chunk), 200)}")
         if chunk.get("error"):
             return chunk
         whole |= {name: chunk[name] for name in _KEPT if chunk.get(name)}

@@ -41,7 +41,7 @@ def decompress(body: bytes, encoding: bytes, most: int) -> bytes | None:
             whole = reader.decompress(body, most + 1)
             break
     if whole is None or (len(whole) <= most and not reader.eof):
-        raise ValueError(encoding[:40].decode("latin-1"))
+        raise ValueError(encoding.decode("latin-1"))
     return whole if len(whole) <= most else None
 
 
