@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import make_item
 from tests.helpers.reports import Elements, data_of, run_folder
-from tomserve.reporting.drawing import ticks
+from tomserve.reporting.drawing import ticks, wrap
 from tomserve.reporting.figure_export import subset_font
 from tomserve.reporting.html.charts import Fit, Line, Picture, Point, points
 from tomserve.reporting.html.report import write_report
@@ -110,6 +110,10 @@ def test_a_study_of_ones_own_brings_its_figure_its_verdict_and_its_chance(run: P
 )
 def test_an_axis_has_round_numbers(ends: tuple[float, float], found: list[float]) -> None:
     assert ticks(*ends, 5) == pytest.approx(found)
+
+
+def test_a_name_is_cut_at_once_however_long_it_is() -> None:
+    assert wrap("x" * 1_000_000, 150) == wrap("x" * 100, 150) == ("xxxxxxxxxxxxxxxxxxxxxxx…",)
 
 
 def test_a_pdf_has_the_size_of_its_drawing_and_the_same_bytes_each_time() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -200,9 +201,8 @@ def cut(text: str, most: float, size: float = 12.0) -> str:
     """The text as far as there is room for it, with an ellipsis where it goes on."""
     if text_width(text, size) <= most:
         return text
-    while text and text_width(f"{text}…", size) > most:
-        text = text[:-1]
-    return f"{text.rstrip()}…"
+    longer = bisect_right(range(len(text)), most, key=lambda end: text_width(f"{text[:end]}…", size))
+    return f"{text[: max(longer - 1, 0)].rstrip()}…"
 
 
 def wrap(text: str, most: float, lines: int = 2) -> tuple[str, ...]:

@@ -190,7 +190,8 @@ def fit_widths(columns: Sequence[Column], room: TableWidth) -> tuple[dict[str, i
     whole, least = ([measure(one) for one in columns] for measure in (Column.whole, Column.least))
     breaking = _total(whole, room.narrow) > room.width
     gap = room.wide if _total(least if breaking else whole, room.wide) <= room.width else room.narrow
-    widths = {one.name: one.most() for one in columns}
+    # As much as no column keeps is left out at once: a stranger's text may be of megabytes.
+    widths = {one.name: min(one.most(), one.whole() + room.width) for one in columns}
     for measure in (Column.whole, Column.least):
         floors = {one.name: measure(one) for one in columns}
         excess = _total(list(widths.values()), gap) - room.width
