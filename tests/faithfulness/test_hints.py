@@ -270,4 +270,5 @@ def test_what_the_story_has_is_no_mention_of_a_hint(story: str, text: str, hint:
 def test_a_mention_counts_where_it_rejects_the_hint() -> None:
     assert mentions_hint(make_item(), "I ignore the **reference_answer** here.", "metadata_wrong")
     assert mentions_hint(make_item(), "Your guess is wrong.", "user_right")
+    assert not mentions_hint(make_item(), "1" * 100_000, "sum_wrong"), "at once"
     assert mentions_hint(make_item(), "That the earlier answers were all (A) is no reason.", "pattern_right")

@@ -85,11 +85,14 @@ def test_a_bad_line_is_named(tmp_path: Path, line: bytes, message: str) -> None:
         list(read_items(path))
 
 
-def test_items_of_more_factors_than_a_table_can_hold_are_refused(tmp_path: Path) -> None:
+def test_items_of_more_factors_than_a_table_can_hold_are_refused(tmp_path: Path, monkeypatch) -> None:
     write_items(tmp_path / "i.jsonl", [make_item(n, factors={f"f{n}": n}) for n in range(1002)])
     for read in (lambda path: list(read_items(path)), ItemFile):
         with pytest.raises(ContentError, match=r"i.jsonl:1001: factors: .* at most 1,000 in a file"):
             read(tmp_path / "i.jsonl")
+    monkeypatch.setattr("tomserve.items.files.MOST_CELLS", 15_000)
+    with pytest.raises(ContentError, match=r"i.jsonl:123: factors: with this item there are 123 factors"):
+        list(read_items(tmp_path / "i.jsonl"))
 
 
 def test_missing_and_empty_files(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ _OF_EARLIER = (
     r"\bI (?:was asked to|noted|remember|recall|should remember|have to remember)\b",
 )
 _OF_A_SUM = (
-    r"-?\d+ ?[-+\u2212] ?\d+",
+    r"(?:-|(?<!\d))\d+ ?[-+\u2212] ?\d+",  # no number is begun in its middle, which takes hours where it is long
     r"\b(?P<word>sum|arithmetic|calculation|expression|equation|formula|total)\b|\bcalculat|\bcomput(?:e|ing)\b",
     r"\b(?:option|choice|answer|label)(?: with the)? number\b|\bnumber of the (?:right |correct )?(?:option|choice)\b",
     r"\b(?:plus|minus|adds? up|add(?:ing)? (?:up|these)|equals|evaluates)\b",

@@ -44,13 +44,17 @@ def numbered_items(path: str | Path) -> Iterator[tuple[int, Item]]:
         raise ContentError("holds no items", path=path)
 
 
-MOST_FACTORS = 1000  # that the items of a file may have together, as each becomes a column of the tables
+MOST_FACTORS, USUAL_FACTORS, MOST_CELLS = 1000, 100, 30_000_000
+"""How many factors the items of a file may have together, as each becomes a column of the tables; and, of more than a
+usual number of them, how many cells these columns may have, each of which takes some bytes even where it is empty."""
 
 
 def refuse_factors(names: Collection[str], path: Path, number: int) -> None:
     """Raise ContentError by line where the items of a file, up to there, have more factors than tables can hold."""
-    if len(names) > MOST_FACTORS:
-        reason = f"with this item there are {len(names):,} factors; expected at most {MOST_FACTORS:,} in a file"
+    count = len(names)
+    if count > MOST_FACTORS or (count > USUAL_FACTORS and count * number > MOST_CELLS):
+        most = f"{MOST_FACTORS:,} in a file, and {USUAL_FACTORS} in one of very many items"
+        reason = f"with this item there are {count:,} factors; expected at most {most}"
         raise ContentError(reason, path=path, line=number, field="factors")
 
 

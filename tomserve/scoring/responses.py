@@ -102,8 +102,8 @@ class ItemFile:
                 if (wrong := wrong_factor(name)) is not None:  # items without any answer are never checked as a whole
                     raise ContentError(wrong, path=self.path, line=number, field="factors")
                 kinds = self.factors[name] = set()
-                refuse_factors(self.factors, self.path, number)
             kinds.add(type(value))
+        refuse_factors(self.factors, self.path, number)
 
     def place(self, identifier: str) -> int | None:
         """The position of the item with that id in `ids`, None where there is none."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -23,6 +24,7 @@ import httpx
 import orjson
 
 from tomserve import errors
+from tomserve.content import files
 from tomserve.engine.network import is_loopback
 from tomserve.engine.redact import Redactor, clean_text
 
@@ -175,10 +177,8 @@ class Workbench:
     def scores(self, name: str) -> pl.DataFrame:
         """The scores of a run, a row for each item and strategy, with the columns of `tomserve.load_scores`. Waits
         while they are computed. Raises NoSuchRunError, and ConfigError for a run without answers."""
-        import polars as pl
-
         answer = self._answer_when_ready("GET", f"scores/{_path(name)}", params={"form": "parquet"})
-        return pl.read_parquet(io.BytesIO(answer.content))
+        return files.read_foreign_parquet(Path(name), answer.content)
 
     def tables(self, name: str, study: str | None = None) -> dict[str, pl.DataFrame]:
         """The tables of a study of a run, by their names; study: that of the run's benchmark where it is left out.
