@@ -71,25 +71,8 @@ def test_the_reference_model_has_seen_none_of_the_words() -> None:
     assert not seen & (parts([*NAMES, *NOUNS]) | parts(RELATIONS) | {plain(name) for name in NAMES})
 
 
-def test_no_words_of_a_kind_are_confused_with_one_another_or_others() -> None:
-    for surrounding in WORDS["surroundings"]:
-        places = surrounding["places"]
-        assert not [*repeated(places), *contained(places)], surrounding["in"]
-        assert not parts(places) & {"glass", "transparent", "clear", "open", "rack", "shelf", "tray", "net"}
-    for theme in WORDS["contents"]:
-        assert not [*contained(theme["contents"]), *repeated(theme["containers"])], theme["theme"]
-    for words in (SETTINGS, OBJECTS, PURPOSES):
-        assert not [*repeated(words), *contained(words)]
-    for words in (OBJECTS, CONTAINERS, CONTENTS, OCCUPATIONS, RELATIONS):
-        assert all(re.fullmatch("[a-z]+", word) for word in words)
-        assert not repeated(words)
-    assert not forms(SETTINGS) & set(PLACES)
-    assert not forms(OBJECTS) & parts([*PLACES, *SETTINGS, *CONTAINERS, *CONTENTS])
-    assert not set(CONTAINERS) & set(PLACES)
-    assert not ({f"{word}s" for word in CONTENTS} & set(CONTENTS)) | (forms(CONTENTS) & set(CONTAINERS))
-    assert {container for theme in WORDS["contents"] for container in theme["containers"]} == set(CONTAINERS)
-    assert not repeated(theme["theme"] for theme in WORDS["contents"])
-    known = {*PLACES, *(place.split()[-1] for place in PLACES)} | forms([*OBJECTS, *CONTAINERS, *CONTENTS])
-    known |= {"he", "she", "they", "his", "her", "their", "it"}
-    named = re.compile(rf"\b({'|'.join(map(re.escape, sorted(known)))})\b")
-    assert not [(purpose, named.findall(purpose)) for purpose in PURPOSES if named.search(purpose)]
+def test_no_word_of_a_kind_is_part_of_another_one() -> None:
+    places = (surrounding["places"] for surrounding in WORDS["surroundings"])
+    contents = (theme["contents"] for theme in WORDS["contents"])
+    for words in (*places, *contents, SETTINGS, OBJECTS, PURPOSES):
+        assert not [*contained(words), *repeated(words)]

@@ -109,15 +109,3 @@ def assert_plain(text: str, said: str) -> None:
     assert "\n" not in text
     for leak in ("nput should", "valid ", "tuple", "dict", "str]", "pydantic", "Value error", "None"):
         assert leak not in text
-
-
-def test_a_preset_is_read_again_where_its_file_has_changed(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    for context in (8192, 4096, 8192):
-        path.write_text(yaml.safe_dump({**PRESET, "name": "mine", "max_model_len": context}))
-        found = Preset.load(str(path))
-        assert found.max_model_len == context
-        assert Preset.load(str(path)) is found
-    path.write_text("name: [")
-    with pytest.raises(ContentError):
-        Preset.load(str(path))

@@ -10,11 +10,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 import tomserve
-from tests.conftest import Endpoint, completion, make_item
+from tests.conftest import Endpoint, make_item
 from tests.helpers.asking import FAST
 from tests.helpers.command import journal
 from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
@@ -89,29 +88,6 @@ def test_an_interrupted_run_sends_no_follow_up_and_goes_on(
     assert len(endpoint.requests) == 9
     assert closed(folder) == {(journal(folder / "runs/r")[0]["item"], name): 1 for name in ("two", "fan")}
     assert tomserve.Run.open("r").failures == {}
-
-
-def test_the_noise_check_holds_conversations_again(folder: Path, endpoint: Endpoint, cli) -> None:
-    """Later turns differ, as replies do; what the conversations came to is compared all the same."""
-
-    def changing(body, n: int):
-        again = n > ITEMS * 9
-        if "Turn 3." in body["messages"][0]["content"]:
-            return completion('{"answer": "salt"}' if again else '{"answer": "tea"}')
-        return completion('{"answer": "tea"}' + " " * again)
-
-    endpoint.script = changing
-    passes(cli(*job(folder, endpoint, noise_check=1, concurrency=4)))
-    noise = journal(folder / "runs/r", "noise.jsonl")
-    assert Counter(row["concurrency"] for row in noise) == {1: ITEMS * 9, 64: ITEMS * 9}
-    assert sum("closes" in row for row in noise) == 2 * 2 * ITEMS
-    first = {(row["item"], row["strategy"], row["turn"]): row["key"] for row in journal(folder / "runs/r")}
-    assert any(row["key"] != first[row["item"], row["strategy"], row["turn"]] for row in noise), "a later turn's"
-    scores = tomserve.load_scores("r")
-    assert [list(found) for found in scores["noise_compared"]] == [[1, 64]] * 2 * ITEMS
-    changed = scores.group_by("strategy").agg(pl.col("noise_answer").is_not_null().all()).rows()
-    assert dict(changed) == {"fan": True, "two": False}
-    assert "nothing left to ask" in cli(*job(folder, endpoint, noise_check=1, concurrency=4)).out
 
 
 def test_the_journal_tells_which_conversations_have_ended(tmp_path: Path) -> None:

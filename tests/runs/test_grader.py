@@ -3,7 +3,6 @@ A model that rewrites texts: what it is asked, what of its replies is kept, what
 
 import asyncio
 import functools
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -329,29 +328,6 @@ def test_a_rewriting_that_changes_the_answer_is_dropped(endpoint: Endpoint, tmp_
 
     report = one(endpoint, tmp_path, variants.PARAPHRASE, script)
     assert report.dropped == {("paraphrase", "the answer was not kept"): 1}
-
-
-def test_the_new_name_stands_in_every_place_of_the_old_one(endpoint: Endpoint, tmp_path: Path) -> None:
-    """The rules are not sure of a name of two words; the rewriter is told the new one."""
-    full = ITEM.model_copy(update={"story": ("Noor Haddad is a cook.", *STORY[1:])})
-
-    def renaming(body: dict[str, Any], left: str) -> Any:
-        if "answer" in asked(body):
-            return reply({"answer": max(asked(body)["answer"]["enum"])})
-        new = re.findall(r"a person named (\S+):", body["messages"][-1]["content"])[0]
-        story = [sentence.replace("Noor Haddad", new).replace("Noor", new) for sentence in full.story]
-        return reply({"story": [*story[:-1], story[-1].replace(new, left)] if left else story})
-
-    others = "the names are others"
-    for left, why in (("", None), ("Noor", others), ("She", others)):
-        out = tmp_path / f"out{left}.jsonl"
-        endpoint.script = asking(lambda body, n, left=left: renaming(body, left))
-        report = write(endpoint, out, [full], variants.PERSON)
-        assert report.dropped == ({("person", why): 1} if why else {})
-        if why is None:
-            made = list(read_items(out))[1]
-            assert "Noor" not in made.to_json().decode().split('"meanings"')[0]
-            assert (made.meanings, made.meaning(made.answer)) == (full.choices, full.answer)
 
 
 def test_sentences_in_another_order_are_those_of_the_story(endpoint: Endpoint, tmp_path: Path) -> None:

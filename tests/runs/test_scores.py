@@ -18,7 +18,6 @@ from tests.conftest import ROOT, make_item
 from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
 from tests.helpers.reports import run_folder
 from tomserve import benchmarks, content
-from tomserve.benchmarks import load
 from tomserve.content import cache
 from tomserve.content.files import FileSnapshot, digest_bytes, digest_file
 from tomserve.errors import ConfigError
@@ -413,26 +412,6 @@ def test_another_tools_responses(cli, tmp_path: Path) -> None:
         out = tmp_path / f"s.{suffix}"
         assert cli("score", "--responses", found, "--items", items(tmp_path), "--out", out, "--model", "m").code == 0
         assert load_scores(str(out))["model"].to_list() == ["m", "a", "b", "m"]
-
-
-SMALL = Path(__file__).parents[1] / "data/hitom_small.json"
-
-
-def test_free_text_answers_to_hitom_name_their_gold_and_how_they_were_read(cli, tmp_path: Path) -> None:
-    by_letter, wrong, _ = items = list(load("hitom", SMALL))[:3]
-    letter = "ABCDEFGHIJKLMNO"[by_letter.choices.index(by_letter.answer)]
-    other = next(choice for choice in wrong.choices if choice != wrong.answer)
-    texts = zip(items, (letter, other, "I cannot tell."), strict=True)
-    found = lines(tmp_path / "theirs.jsonl", *({"item": item.id, "text": text} for item, text in texts))
-    out = tmp_path / "s.csv"
-    command = ("score", "--responses", found, "--benchmark", "hitom", "--path", SMALL, "--out", out)
-    done = cli(*command)
-    assert done.code == 1, "more than one in ten could not be read"
-    assert "s.csv: 1 of 3 answers (33.3%) could not be read; they count as wrong." in done.err
-    scores = pl.read_csv(out)
-    assert {*scores["parse"]} == {"label+letter", "label", None}
-    assert set(scores["gold"]) == {"corrected"}
-    assert "; compared with gold: tracked\n" in cli(*command, "--gold", "tracked").out
 
 
 def test_what_cannot_be_read_is_counted_by_line(cli, tmp_path: Path) -> None:

@@ -268,19 +268,6 @@ def test_an_address_is_read_as_it_is_written_and_a_strange_page_is_one_that_ther
         assert strange.sort == "item"
 
 
-def test_samples_and_turns_have_their_places(tmp_path: Path) -> None:
-    folder = talking_run(tmp_path / "runs/talking")
-    out = tmp_path / "index"
-    out.mkdir()
-    assert answer_index.answers(out, [str(folder)], {})["turns"]
-    turns = pl.read_parquet(out / "turns.parquet")
-    journal = (folder / "responses.jsonl").read_bytes()
-    for row in turns.iter_rows(named=True):
-        found = orjson.loads(journal[row["offset"] :].split(b"\n")[0])
-        assert (found["item"], found["strategy"], found["turn"]) == (row["item"], row["strategy"], row["turn"])
-    assert turns.height == 11 - 1  # the reply that timed out was asked again
-
-
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     (tmp_path / "out").mkdir()

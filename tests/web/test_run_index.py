@@ -14,8 +14,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.helpers.examples import change_rows, copied_run
-from tests.helpers.queues import until
+from tests.helpers.examples import copied_run
 from tests.helpers.workbenches import client, example
 from tomserve.content.paths import runs_root
 from tomserve.errors import NoSuchRunError, NotAllowedError
@@ -371,16 +370,6 @@ def test_the_page_shows_all_of_it_and_escapes_what_it_shows(several: RunIndex) -
     assert "\u202e" not in page
     for said in ("no such model", "&lt;b&gt;", "7 runs", 'href="/live/d"', 'href="/run/deep/c"'):
         assert said in page
-
-
-def test_runs_carry_their_result_and_are_sorted_by_it() -> None:
-    example("good", created="2026-01-01T00:00:00Z")
-    wrong = {"text": '{"answer": "nothing of this"}'}
-    change_rows(example("worse"), lambda number, row: {**row, **(wrong if number % 2 else {})})
-    register, filters = RunIndex(), Filters(sort="result")
-    shown = until(lambda: not (found := run_status.overview(register, Person(), filters)).moving and found)
-    assert [row.line.name for row in shown.rows] == ["good", "worse"]
-    assert sum(share.unread for share in shown.rows[1].tally.shares) == 176
 
 
 def test_a_run_of_endless_strategies_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:

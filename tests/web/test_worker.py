@@ -9,7 +9,6 @@ import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +22,6 @@ from tests.helpers.queues import (
     job,
     kill,
     processes,
-    put,
     queue_of,
     reaches,
     state,
@@ -33,7 +31,7 @@ from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError
 from tomserve.runs.runfolder import RunFolder
 from tomserve.serving import registry
-from tomserve.web import jobs, worker
+from tomserve.web import jobs
 from tomserve.web.accounts import Person
 from tomserve.web.jobs import DEATHS, ProcessEnd, job_after, waiting_reason
 from tomserve.web.queue import Queue
@@ -197,53 +195,6 @@ def test_a_process_has_no_key_that_its_experiment_does_not_name(queue: Queue, wo
             reaches(name, "done")
     keys = [{name for name, value in one.env.items() if value.startswith("sk-")} for one in workers.begun]
     assert keys == [set(), {"TOMSERVE_API_KEY"}]
-
-
-class Dying:
-    """A process that dies at once, until that of the worker lives until it is ended."""
-
-    begun: list[Dying]
-
-    def __init__(self, command: list[str], **_: Any) -> None:
-        self.stdin, self.ended = SimpleNamespace(write=self.hears, flush=lambda: None, close=lambda: None), False
-        self.heard, self.works = b"", command[-1] == "tomserve.web.worker"
-        self.begun += [self] if self.works else []
-
-    def hears(self, text: bytes) -> None:
-        self.heard = text
-
-    def wait(self) -> None:
-        if len(self.begun) == 3 or not self.works:
-            until(lambda: self.ended)
-
-    def poll(self) -> int | None:
-        return 0 if self.ended or len(self.begun) < 3 else None
-
-    def terminate(self) -> None:
-        self.ended = True
-
-    kill = terminate
-
-
-@pytest.mark.parametrize("runs", [False, True])
-def test_a_worker_that_dies_is_started_again_and_its_end_says_what_it_waits_for(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], runs: bool
-) -> None:
-    monkeypatch.setattr(Dying, "begun", [], raising=False)
-    popen = SimpleNamespace(Popen=Dying, PIPE=-1)
-    monkeypatch.setattr(worker, "subprocess", popen)
-    monkeypatch.setattr(worker, "PAUSES", (0.0,))
-    monkeypatch.setattr(worker, "SOON", 0.0)
-    submit(queue, "r")
-    if runs:
-        put("r", state=State.RUNNING)
-    with keep_workers(Settings(workers=7)):
-        until(lambda: len(Dying.begun) == 3)
-        monkeypatch.setattr(Dying, "terminate", lambda self: None)  # it takes its time
-        monkeypatch.setattr(worker, "ENDS", 0.0)
-    assert Dying.begun[-1].ended
-    assert b'"workers":7' in Dying.begun[0].heard
-    assert ("waits for the answers that are on their way" in capsys.readouterr().err) is runs
 
 
 WORKER, EVAL = "-m tomserve.web.worker", "-m tomserve eval"
