@@ -7,7 +7,7 @@ beside it (CSV, JSON lines, JSON) and says what its fields mean.
 import re
 import string
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn
 
@@ -82,6 +82,9 @@ _MARKED = re.compile(r"\(?([A-Za-z]|\d)[.:)]\)?\s*(\S.*)")
 _LETTER = re.compile(r"\(?([A-Za-z])\)?(?:[.:)](?:\s.*)?)?", re.S)
 
 
+LONG, TIMES = 1_000_000, 20
+
+
 class _Row(NamedTuple):
     """A row of the table, and where it stands."""
 
@@ -123,7 +126,18 @@ class _Row(NamedTuple):
             return template
         if whole := _FIELD.fullmatch(template):
             return self.value(field, whole[1])
-        return _FIELD.sub(lambda found: _plain(self.value(field, found[1])), template)
+        parts = enumerate(_FIELD.split(template))  # texts, and the names between them
+        return "".join(self.bounded(field, (_plain(self.value(field, one)) if at % 2 else one for at, one in parts)))
+
+    def bounded(self, field: str, texts: Iterable[str]) -> list[str]:
+        """The texts, which together are a question. Raises ContentError where a template repeats what the row holds
+        until they are longer than LONG characters and TIMES the row."""
+        found, size = [], 0
+        for text in texts:
+            found.append(text)
+            if (size := size + len(text)) > LONG and size > TIMES * sum(map(len, map(_plain, self.data.values()))):
+                self.refuse(field, f"makes a text of more than {LONG:,} characters, {TIMES} times as long as the row")
+        return found
 
     def text(self, field: str, template: str) -> str:
         """The template filled in as a text, not empty."""
@@ -137,7 +151,7 @@ class _Row(NamedTuple):
         for one in [template] if isinstance(template, str) else template:
             value = self.fill(field, one)
             found += value if isinstance(value, list) else value.values() if isinstance(value, dict) else [value]
-        said = [_plain(one).strip() for one in found]
+        said = self.bounded(field, (_plain(one).strip() for one in found))
         while said and not said[-1]:
             said.pop()
         return said
@@ -148,11 +162,8 @@ class _Row(NamedTuple):
 
 
 def _plain(value: Any) -> str:
-    """A value as text, as JSON writes it; null is empty, and so are lists within hundreds of others."""
-    try:
-        return value if isinstance(value, str) else "" if value is None else orjson.dumps(value).decode()
-    except orjson.JSONEncodeError:
-        return ""
+    """A value as text, as JSON writes it; null is empty."""
+    return value if isinstance(value, str) else "" if value is None else orjson.dumps(value).decode()
 
 
 def _listed(text: str) -> list[str]:

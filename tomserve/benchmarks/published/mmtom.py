@@ -36,7 +36,9 @@ TYPES = {
 }
 """The authors' seven types of questions, in words of our own."""
 
-_FORM = re.compile(r"(.+?)\nQuestion: (.+?) \(a\) (.+?) \(b\) (.+?) Please respond with either a or b\.", re.S)
+_FORM = re.compile(
+    r"(?>(.+?)\nQuestion: )(?>(.+?) \(a\) )(?>(.+?) \(b\) )(.+?) Please respond with either a or b\.", re.S
+)
 
 
 def load(path: Path | None = None, gold: str | None = None) -> Iterator[Item]:
