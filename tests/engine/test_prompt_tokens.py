@@ -47,14 +47,6 @@ def test_in_order_every_prompt_shares_with_the_one_before_all_that_it_shares_wit
     assert computed == trie(prompts)
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "shared"),
-    [(b"", b"", 0), (b"", b"a", 0), (b"abc", b"abc", 3), (b"abc", b"ab", 2), (b"xbc", b"abc", 0), (b"a" * 999, b"a" * 998 + b"b", 998)],
-)  # fmt: skip
-def test_common_beginning(first: bytes, second: bytes, shared: int) -> None:
-    assert common_length(first, second) == common_length(second, first) == shared
-
-
 def test_the_meter_tells_the_cached_share_beside_the_bound() -> None:
     meter = PrefixMeter()
     first = Request(Identity("a", "s", 0), "k", b"0123456789rest", 10)

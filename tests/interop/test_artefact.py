@@ -666,18 +666,6 @@ def test_a_canary_of_somebody_else_ends_no_block(cli, tmp_path: Path) -> None:
     assert "```text\n# Run `x` ```\n```\n" in _front(tmp_path / "pens")[1]
 
 
-def test_imported_replies_need_a_licence_and_claim_nothing(cli, tmp_path: Path) -> None:
-    file = sheet(tmp_path / "a.csv", "1101101011")
-    assert cli("import", "csv", file, "--model", "a", "--run", "r", "--benchmark", "none", *mapped()).code == 0
-    done = cli("export", "hub", "r", "--out", tmp_path / "out")
-    assert done.code == 2
-    assert "the questions and replies of r were brought from files of csv; say under which licence" in done.err
-    assert cli("export", "hub", "r", "--out", tmp_path / "out", "--license", "cc-by-nc-4.0").code == 0
-    items = _fits(tmp_path / "out")["items"]
-    assert _front(tmp_path / "out")[0]["tags"] == ["evaluation", "croissant"]
-    assert items[0, "choices"].to_list() == []
-
-
 @pytest.mark.parametrize(
     ("benchmark", "file", "says"),
     [("bigtom", "bigtom_small.csv", "(licence: MIT)"), ("hitom", "hitom_small.json", "hitom_small.json")],

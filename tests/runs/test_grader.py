@@ -25,7 +25,7 @@ from tomserve.runs.rewriter import REWRITER, VERIFIER, RewritingReport, rewritin
 from tomserve.runs.scores import scores_of
 from tomserve.scoring.grades import GradeFiles, GraderChoices, digest_question
 from tomserve.scoring.labels import LetteredChoices
-from tomserve.variants import TAKEN, find_rewriters, make_variant
+from tomserve.variants import find_rewriters
 from tomserve.variants.text_rules import retell
 
 UNREAD = "Nobody could say, but Ada, who looked, has it as number {}."
@@ -370,19 +370,3 @@ def test_replies_of_one_rewriter_are_not_those_of_another(endpoint: Endpoint, tm
     report = one(endpoint, tmp_path, variants.PARAPHRASE, rewriter(other))
     assert report.made == {("paraphrase", "rewriter:second"): 1}
     assert list(read_items(tmp_path / "out.jsonl"))[1].story == other
-
-
-def test_variants_that_came_with_the_items_are_not_made_again(endpoint: Endpoint, tmp_path: Path) -> None:
-    endpoint.script = rewriter(PARAPHRASED, CONDENSED)
-    given = [
-        make_variant(ITEM, variants.PERSON, by="rules", question="Who?"),
-        make_variant(ITEM, variants.CONDENSED, by="rewriter:x"),
-    ]
-    taken = ITEM.model_copy(update={"id": f"{ITEM.id}/paraphrase"})
-    out = tmp_path / "out.jsonl"
-    report = write(endpoint, out, [ITEM, *given, taken], variants.PERSON, variants.CONDENSED, variants.PARAPHRASE)
-    names = Counter(item.id for item in read_items(out))
-    assert names.most_common(1)[0][1] == 1
-    assert report.made["person", "rules"] == 1  # of the other original
-    assert report.dropped["paraphrase", TAKEN] == 1
-    assert {item.id: item for item in read_items(out)}[given[0].id] == given[0]

@@ -16,7 +16,7 @@ from polars.testing import assert_frame_equal
 import tomserve
 from tests.conftest import ROOT, make_item
 from tests.helpers.examples import copied_example
-from tests.helpers.reports import hitom_run, talking_run, varied_run
+from tests.helpers.reports import hitom_run, talking_run
 from tests.helpers.workbenches import made
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError, NoSuchAnswerError
@@ -121,16 +121,6 @@ def test_a_row_that_lies_too_deep_is_one_line_whichever_turn_it_is(tmp_path: Pat
     read(monkeypatch, False, "talking")
     with pytest.raises(ConfigError, match="too deep"):
         answer("talking", "demo/1", "fan")
-
-
-def test_versions_and_originals_are_named(tmp_path: Path) -> None:
-    varied_run(tmp_path / "runs/varied")
-    made("answers", "varied")
-    item = next(row["item"] for row in load_scores("varied").to_dicts() if row["original_item"])
-    found = answer("varied", item, "vanilla")
-    assert found.original.id == found.item.base
-    assert found.item.base in {row["item"] for row in found.versions}
-    assert answers.version_of(runs_root() / "varied", found.original.id) is not None
 
 
 @pytest.mark.parametrize("indexed", [True, False])

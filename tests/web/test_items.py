@@ -68,14 +68,6 @@ def test_conditions_of_another_form_are_refused_in_words(index: Path) -> None:
             items.list_items(index, ItemQuery((condition,)))
 
 
-def test_one_item_knows_those_beside_it(index: Path) -> None:
-    found = items.find_item(index, "demo/6", ItemQuery(("kind=a",)))
-    assert (found.item, found.place, found.matched, found.before, found.after) == (SOME[5], 2, 43, "demo/3", "demo/9")
-    assert items.find_item(index, "demo/7", ItemQuery(("kind=a",))).place == 0
-    with pytest.raises(ConfigError, match="there is no item 'demo/0'"):
-        items.find_item(index, "demo/0")
-
-
 def test_no_path_and_no_link_leads_out_of_the_data_of_the_content(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "content/dataset").mkdir(parents=True)
     secret = tmp_path / "secret.jsonl"

@@ -63,12 +63,6 @@ def test_a_reply_is_shown_with_how_it_was_read_and_where_the_chain_breaks(endpoi
     assert not list(runs_root().glob("*/manifest.json")), "nothing goes into the runs"
 
 
-def test_all_requests_of_a_conversation_are_shown(endpoint: Endpoint) -> None:
-    found = ended(begin(endpoint, "simtom"))
-    assert len(found.rows) == len(endpoint.requests) == 2
-    assert [orjson.loads(text) for text in found.requests] == endpoint.requests
-
-
 def test_what_fails_is_said_to_fail(endpoint: Endpoint) -> None:
     endpoint.script = lambda body, n: web.json_response({"error": "<script>no</script>"}, status=400)
     found = ended(begin(endpoint))
