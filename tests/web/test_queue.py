@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
+from tests.conftest import ROOT
 from tests.helpers.examples import copied_example
 from tests.helpers.queues import experiment, items, job, put, queue_of, state
 from tests.helpers.workbenches import lab, member, signed_in, visitor
@@ -333,7 +334,7 @@ def test_no_other_file_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         path.write_text("{}")
     monkeypatch.chdir(tmp_path)
     outside = ("/etc/passwd", "~/.ssh/id_rsa", f"{given}/../out", "given/out", "given/away/passwd", ".web/token",
-               "loose.jsonl", "", "../near.jsonl", "../../../../../etc/passwd")  # fmt: skip
+               "loose.jsonl", "", "../near.jsonl", "../../../../../etc/passwd", f"{ROOT}/runs/example/items.jsonl")  # fmt: skip
     for name in (*outside, "near.jsonl", ".", "/", "a\0b", "/proc/self/environ", "/etc/none", f"{root}x"):
         for path in {name, str(root / name)}:
             with pytest.raises(NotAllowedError, match="in none of the folders"):

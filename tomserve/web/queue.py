@@ -101,6 +101,8 @@ def check_path(given: str, person: Person, register: RunIndex) -> None:
     within = runs if _inside(whole, runs) else next((root for root in content.roots() if _inside(whole, root)), None)
     if within is None or any(part.startswith(".") for part in whole.relative_to(within).parts):
         raise refused
+    if within != runs and _inside(whole, within / "runs"):  # those of another workbench, whose rights nobody knows here
+        raise refused
     if within == runs:
         parts = whole.relative_to(runs).parts
         if not any(_may_read("/".join(parts[:end]), person, register) for end in range(1, len(parts) + 1)):
