@@ -176,7 +176,14 @@ def test_http_goes_through_the_proxy_of_the_environment(ask: Callable[[str], str
     assert path in (b"http://model.example:8000/v1/chat/completions", b"http://model.example:8000/v1/models")
 
 
-@pytest.mark.parametrize("refuses", [b"HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n", b"SSH-2.0-x\r\n\r\n"])
+@pytest.mark.parametrize(
+    "refuses",
+    [
+        b"HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 407 No Basic " + base64.b64encode(b"me:geheim") + b" here\r\nContent-Length: 0\r\n\r\n",
+        b"SSH-2.0-x\r\n\r\n",
+    ],
+)
 def test_a_proxy_that_refuses_is_said_without_its_login(refuses: bytes, ask: Callable[[str], str], monkeypatch) -> None:
     proxy = Between(refuses=refuses)
     with proxy:

@@ -21,7 +21,7 @@ import httptools
 from tomserve.engine import rate_limits
 from tomserve.engine.addresses import MOVED, explain_redirect, follow, root_of, url_of
 from tomserve.engine.network import Proxy, certificates, proxy_for, tls_advice
-from tomserve.engine.redact import Redactor, clean_text
+from tomserve.engine.redact import Redactor, clean_text, cut_words
 from tomserve.engine.replies import read_reply
 from tomserve.engine.transport import (
     MAX_BODY,
@@ -417,7 +417,7 @@ async def open_tunnel(connected: socket.socket, host: str, port: int, login: str
     status = said.split(b"\r\n", 1)[0].decode("latin-1")
     version, _, code = status.partition(" ")
     if not version.startswith("HTTP/1.") or not code.startswith("2"):
-        raise OSError(f"the proxy does not let tomserve through ({clean_text(status, 60)})")
+        raise OSError(f"the proxy does not let tomserve through ({clean_text(cut_words(status, 60), 60)})")
 
 
 def _reply(response: Response) -> Reply:

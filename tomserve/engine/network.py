@@ -81,6 +81,18 @@ def proxy_for(url: str) -> Proxy | None:
     return Proxy(name, port, login)
 
 
+def proxy_logins() -> tuple[str, ...]:
+    """By which names and passwords, as ``NAME:PASSWORD``, the proxies of the environment are asked."""
+    import urllib.request
+
+    found = []
+    for proxy in urllib.request.getproxies_environment().values():
+        with contextlib.suppress(ValueError):
+            parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+            found += [unquote(f"{parts.username}:{parts.password}")] if parts.password else []
+    return tuple(dict.fromkeys(found))
+
+
 def _is_bypassed(host: str, port: int | None, named: Mapping[str, str]) -> bool:
     """Whether NO_PROXY names that host: itself, its domain, its network (10.0.0.0/8), with or without a port, or *."""
     for entry in (part.strip().lower() for part in named.get("no", "").split(",")):

@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tomserve.engine.network import proxy_logins
 from tomserve.engine.rate_limits import Room, announced_room, asked_wait
 from tomserve.engine.redact import LONGEST_ERROR, LONGEST_NAME, Redactor, clean_text
 from tomserve.status import FINAL, SPOKEN, TIMEOUT
@@ -91,9 +92,10 @@ def secret_headers(key: str | None, headers: Mapping[str, str] | None) -> dict[s
 
 
 def secret_values(key: str | None, headers: Mapping[str, str] | None) -> tuple[str, ...]:
-    """What may be shown nowhere: the key, and each header of the user, also without what stands before it as Bearer."""
+    """What may be shown nowhere: the key, and each header of the user, also without what stands before it as Bearer;
+    and how proxies on the way are asked."""
     given = [value for whole in (headers or {}).values() for value in (whole, whole.rpartition(" ")[2])]
-    return tuple(dict.fromkeys([*([key] if key else []), *given]))
+    return tuple(dict.fromkeys([*([key] if key else []), *given, *proxy_logins()]))
 
 
 def is_alive(code: int) -> bool:
