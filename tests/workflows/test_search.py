@@ -145,6 +145,13 @@ def test_what_was_found_is_exported_and_asked_of_another_model(done: Path, answe
     assert "## Where the box is red" in sheet
     assert sheet.count("\n- Story") == 10
     assert "&lt;anew>" in sheet  # a story is no HTML
+    told = orjson.loads((done / "manifest.json").read_bytes())
+    odd = dict.fromkeys(("tomserve", "created"), "<img src=x>\n\n# Mine")
+    (done / "manifest.json").write_bytes(orjson.dumps(told | odd))
+    by_a_stranger = export_found(done, tmp_path / "hard.jsonl").read_text("utf-8")
+    assert "<img" not in by_a_stranger
+    assert "\n# Mine" not in by_a_stranger
+    (done / "manifest.json").write_bytes(orjson.dumps(told))
     items_of = ("--benchmark", "items", "--path", tmp_path / "hard.jsonl", "--strategy", "vanilla")
     shown = cli(
         "eval", *items_of, "--run", "other", "--base-url", answering.url

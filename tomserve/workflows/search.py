@@ -163,8 +163,8 @@ def write_datasheet(name: str, manifest: Manifest, items: Sequence[Item], cells:
         "| | |",
         "|---|---|",
         f"| found in | {markdown(manifest.model)}, revision {markdown(manifest.revision or 'unknown')} |",
-        f"| searched | {manifest.benchmark}, {settings['budget']:,} questions, seed {settings['seed']} |",
-        f"| made by | tomserve {manifest.tomserve}, {manifest.created} |",
+        f"| searched | {markdown(manifest.benchmark)}, {settings['budget']:,} questions, seed {settings['seed']} |",
+        f"| made by | tomserve {markdown(f'{manifest.tomserve}, {manifest.created}')} |",
         f"| holds | {counts['confirmed']:,} questions of the cells, {counts['twin']:,} twins, {counts['random']:,} "
         "drawn at random |",
         f"| digest | {items_digest(items)} |",
@@ -176,7 +176,7 @@ def write_datasheet(name: str, manifest: Manifest, items: Sequence[Item], cells:
         "--benchmark items --path FILE`, which prints the same table.",
     ]
     for row in cells.iter_rows(named=True):
-        lines += ["", f"## {row['where'].capitalize()}", "", f"`{row['cell']}`: {row['finding']}", ""]
+        lines += ["", f"## {markdown(row['where'].capitalize())}", "", f"`{row['cell']}`: {row['finding']}", ""]
         own = [item for item in items if item.factors.get(CELL) == row["cell"] and item.factors[PART] == CONFIRMED]
         for item in own[:: max(1, len(own) // EXAMPLES)][:EXAMPLES]:
             story, choices = markdown(" ".join(item.story)), markdown(", ".join(item.choices))
