@@ -160,6 +160,9 @@ def test_a_score_table_has_a_report_that_says_what_it_cannot_show(example: Path,
     assert "chance (33%)" not in page
     assert page.count('role="img"') == whole.count('role="img"')
     assert data_of(page)["tables"]["accuracy"] == data_of(whole)["tables"]["accuracy"]
+    least = pl.DataFrame({"model": "m", "strategy": "s", "item": ["a", "b"], "status": "ok", "correct": [True, False]})
+    least.write_csv(table)  # as another tool may write it
+    assert data_of(write_report([str(table)]).read_text())["tables"]["accuracy"]
 
 
 def test_other_benchmarks_get_what_their_study_has(tmp_path: Path) -> None:

@@ -270,3 +270,9 @@ def test_of_the_names_of_a_question_twenty_count() -> None:
         f"Where does {' and '.join(f'Ann{chr(97 + place % 26)}' * 2 for place in range(500))} go?", BAG
     )
     assert len(asked.names) == 20  # each name of a reply is compared with all of them
+
+
+def test_openings_of_a_clause_are_read_in_one_pass() -> None:
+    """A pattern that goes back for each of them takes an hour for such a reply."""
+    told = f"In the blue_box, {'Thenly ' * 15_000}red_box."
+    assert read_reply(told, ("blue_box", "red_box"), 5, "Where will Ann look?").answer == "blue_box"

@@ -46,7 +46,7 @@ _PART = re.compile(
     rf"(?:[_ {BREAK}]|(?<!\d)/|/(?!\d)|(?<=\w)-(?=\w))*"
 )
 
-_COUNTED = re.compile(r"[\d .,/+\-−%?\[\]]*\d[\d .,/+\-−%?\[\]]*")  # a text that says nothing but numbers
+_COUNTED = re.compile(r"(?=\D*\d)[\d .,/+\-−%?\[\]]+")  # a text that says nothing but numbers
 _WHOLE = re.compile(r"-?\d*")  # a whole number, or nothing
 
 

@@ -522,7 +522,7 @@ _COPULA = re.compile(
     r"(?: (?:in|on|inside|that)\b[^,;:]{0,30})? (?:is|are|was|were|being) (?:\w+ly |in fact )?(?:an? |the )?\W?"
 )
 _SUBJECT = re.compile(
-    r"\W*(?:(?:[Aa]nd|[Bb]ut|[Ss]o|[Tt]hen|[Yy]et|[Nn]ow|[Tt]hus|[Hh]ence|[Tt]herefore|[Ss]till|\w+ly)\W+)*(?:[A-Z]\w+"
+    r"\W*(?:(?:[Aa]nd|[Bb]ut|[Ss]o|[Tt]hen|[Yy]et|[Nn]ow|[Tt]hus|[Hh]ence|[Tt]herefore|[Ss]till|\w+ly)\W+){0,9}(?:[A-Z]\w+"
     r"|it|he|she|they|I|we|there|this|that|which|the|an?|his|her|their|its|my|nobody|who|what)\b.*?(?:\b(?:is|are|was"
     r"|were|will|would|must|sees?|saw|finds?|found|has|had|do|does|did|can|could|should|holds?|contains?)\b"
     r"|['\u2019]s\b|" + BELIEF.pattern.removeprefix("(?i)") + ")"

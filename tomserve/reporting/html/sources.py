@@ -27,6 +27,7 @@ from tomserve.runs import journal, runfolder
 from tomserve.runs.runfolder import find_run, read_manifest
 from tomserve.runs.scores import load_scored_run, load_scores, read_current_record
 from tomserve.scoring.responses import ItemFile, ResponseFile
+from tomserve.scoring.score import COLUMNS as STANDARD
 from tomserve.scoring.table import TABLES, Note
 from tomserve.studies import ItemOutline, missing_data, relabel
 from tomserve.studies.missing_data import Gaps
@@ -166,8 +167,11 @@ def _run(folder: Path, note: Note | None) -> Source:
 
 
 def _table(file: str, note: Note | None) -> Source:
-    path = Path(file).expanduser()
-    return Source(None, path.name, {}, load_scores(file, note=note), None, path)
+    path, scores = Path(file).expanduser(), load_scores(file, note=note)
+    if "strategy" in scores.columns:  # answers, of which another tool's table may not tell all
+        lacking = (name for name in STANDARD if name not in scores.columns)
+        scores = scores.with_columns(pl.lit(None, STANDARD[name]).alias(name) for name in lacking)
+    return Source(None, path.name, {}, scores, None, path)
 
 
 def input_fields(record: runfolder.Record) -> list[tuple[str, str]]:
