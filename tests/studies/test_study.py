@@ -295,6 +295,7 @@ def test_tables_do_not_depend_on_threads(tmp_path: Path) -> None:
         (scores(status=pl.lit("")), "item 'none/0': status is empty; expected one of ok, length, refusal"),
         (scores(status=pl.lit(5)), "column 'status' is Int32; expected text: ok, length, refusal"),
         (scores(correct=pl.lit(None, pl.Boolean)), "item 'none/0': correct is empty"),
+        (scores(strategy=pl.lit("perturbation")), "a strategy is called 'perturbation', as a column beside it is"),
     ],
 )
 def test_tables_that_do_not_fit_are_refused_by_name(frame: pl.DataFrame, said: str) -> None:

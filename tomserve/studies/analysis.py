@@ -111,6 +111,10 @@ def _check_columns(scores: pl.DataFrame, required: Sequence[str]) -> None:
             raise ConfigError(f"score table: column {name!r} has empty cells")
 
 
+_BESIDE = frozenset(("item", "perturbation", "deception"))
+"""Columns of tables in which each strategy has a column of its own."""
+
+
 def _check_outcomes(scores: pl.DataFrame) -> None:
     """Every answer has to be right or wrong. Any text may be a status; one that is not known counts as a failure."""
     if "correct" in scores.columns and scores.schema["correct"] != pl.Boolean:
@@ -118,6 +122,8 @@ def _check_outcomes(scores: pl.DataFrame) -> None:
     if "status" not in scores.columns:
         return
     check_status(scores)
+    if "strategy" in scores.columns and (taken := _BESIDE.intersection(scores["strategy"].unique())):
+        raise ConfigError(f"score table: a strategy is called {min(taken)!r}, as a column beside it is; rename it")
     if "correct" in scores.columns:
         empty = scores.filter(pl.col("correct").is_null() & (pl.col("status") == OK))
         if empty.height:
