@@ -223,7 +223,11 @@ def test_a_key_given_twice_and_no_word_of_consent_are_refused(study: Path, tmp_p
 
 
 NO_FORM = [b"", b"{", b"\xff", b"[]", b"null", b'{"schema": 1}', b"[" * 5000]
-NO_FORM += [b'{"schema": ' + b"9" * 1_500_000, b" " * 2_000_001]
+NO_FORM += [
+    b'{"schema": ' + b"9" * 1_500_000,
+    b" " * 2_000_001,
+    b'{"questionnaire":' + b"[" * 1000 + b"]" * 1000 + b"}",
+]
 
 
 @pytest.mark.parametrize("content", NO_FORM, ids=range(len(NO_FORM)))

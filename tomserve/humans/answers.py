@@ -158,7 +158,7 @@ def _read_bytes(path: Path) -> bytes:
 def _read_json(path: Path, plan: Plan) -> Iterator[FilledForm]:
     content = _read_bytes(path)
     try:
-        data: Any = orjson.loads(content)
+        data: Any = files.load_json(content)
     except orjson.JSONDecodeError as error:
         reason = f"not JSON ({error.msg}); the file may be cut off: ask for the form's text instead"
         raise ContentError(reason, path=path, line=error.lineno) from None
