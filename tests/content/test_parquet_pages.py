@@ -2,6 +2,7 @@
 
 import io
 from base64 import b64decode, b64encode
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ LONG = pl.Series("item", ["x" * 100_000])
         (pl.Series("noise", [[0] * 2_000_000]), "2,000,000 values"),
         (pl.Series("noise", [[[0]]]), "is List\\(List"),
         (pl.Series("noise", ["x" * 10_000_000]), "10,000,\\d+ bytes"),
-        (pl.Series("day", [2**31 - 1], pl.Int32).cast(pl.Date), "holds a date before the year 5 or after"),
+        (pl.Series("day", [2**31 - 1], pl.Int32).cast(pl.Date), "holds a date before the year 1 or after"),
         (pl.Series("days", [[0]], pl.List(pl.Int32)).cast(pl.List(pl.Date)), "is List\\(Date"),
     ],
     ids=["repeated", "listed", "labels", "list", "nested", "packed", "late", "dates"],
@@ -38,6 +39,17 @@ def test_a_short_file_with_a_long_column_is_refused(
     monkeypatch.setattr(files, "ROOM", 1000)
     pq.write_table(column.to_frame().to_arrow(), tmp_path / "table.parquet", compression="zstd")
     with pytest.raises(ConfigError, match=f"table.parquet: .*{said}"):
+        files.read_foreign_parquet(tmp_path / "table.parquet")
+
+
+def test_days_that_stand_for_ever_or_never_are_read(tmp_path: Path) -> None:
+    table = pl.DataFrame({"ends": [datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59), None]})
+    table.write_parquet(tmp_path / "table.parquet")
+    assert files.read_foreign_parquet(tmp_path / "table.parquet").equals(table)
+    table.with_columns(pl.col("ends").dt.replace_time_zone("UTC").dt.convert_time_zone("Asia/Tokyo")).write_parquet(
+        tmp_path / "table.parquet"
+    )
+    with pytest.raises(ConfigError, match="after 9999"):  # as Python could not show it
         files.read_foreign_parquet(tmp_path / "table.parquet")
 
 

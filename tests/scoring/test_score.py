@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def test_a_score_table_reads_back_as_it_was(tmp_path, kind: str) -> None:
 def test_a_table_that_would_keep_its_reader_busy_is_refused(tmp_path: Path) -> None:
     """Polars takes the fifth power of the depth of a list, and each column of a short line is one of the table."""
     wide = pl.DataFrame({f"k{number}": [number] for number in range(2001)})
-    wide.write_csv(tmp_path / "wide.csv")
+    (tmp_path / "wide.csv").write_text("\n" + wide.write_csv())
     wide.write_parquet(tmp_path / "wide.parquet")
     lines = {f"k{number}": number for number in range(2001)}
     (tmp_path / "wide.jsonl").write_bytes(
@@ -56,6 +57,9 @@ def test_a_table_that_would_keep_its_reader_busy_is_refused(tmp_path: Path) -> N
     for kind in ("csv", "parquet", "jsonl"):
         with pytest.raises(ConfigError, match=rf"wide\.{kind}: has 2,001 columns; expected at most 2,000"):
             read_table(str(tmp_path / f"wide.{kind}"))
+    (tmp_path / "packed.csv").write_bytes(zlib.compress(wide.write_csv().encode()))
+    with pytest.raises(ConfigError, match=r"packed\.csv: is compressed; unpack it first"):
+        read_table(str(tmp_path / "packed.csv"))
     for depth, said in ((150, "column 'z' holds values within others"), (900, r"not JSON \(nested too deeply\)")):
         (tmp_path / "deep.jsonl").write_text('{"a": 1}\n\n{"a": 1, "z": ' + "[" * depth + "]" * depth + "}\n")
         with pytest.raises(ConfigError, match=rf"deep\.jsonl:3: {said}"):

@@ -83,6 +83,7 @@ _LETTER = re.compile(r"\(?([A-Za-z])\)?(?:[.:)](?:\s.*)?)?", re.S)
 
 
 LONG, TIMES = 1_000_000, 20
+"""A text that a mapping makes is refused where it has more characters than LONG, and than so many times its row."""
 
 
 class _Row(NamedTuple):

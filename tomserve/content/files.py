@@ -175,8 +175,8 @@ FREE, MOST_A_BYTE = 50_000_000, 200
 """A Parquet file with more values than FREE, and than so many a byte, is refused: tables of scores have ten to fifty,
 and a value that is repeated takes no room in the file, but in memory."""
 
-CALENDAR = -62_000_000_000_000, 253_000_000_000_000
-"""Milliseconds since 1970 between which Polars and Python can show a date in any zone."""
+CALENDAR = -62_135_596_800_000, 253_402_300_799_999
+"""Milliseconds since 1970 from the year 1 to 9999, which are all that Python can show."""
 
 ROOM, DENSEST = 1 << 29, 1000
 """So is one whose pages are unpacked to more bytes than ROOM, and than so many times its own, or whose texts have more:
@@ -204,9 +204,10 @@ def scan_foreign_parquet(path: Path, held: bytes | None = None) -> pl.LazyFrame:
     _refuse_more(path, f"{values:,} values", values > max(FREE, MOST_A_BYTE * size), size)
     _refuse_more(path, f"{found.bytes:,} bytes", found.bytes > max(ROOM, DENSEST * size), size)
     if any(isinstance(kind, polars.Date | polars.Datetime) for kind in columns.values()):
-        known = table.select(dates.dt.epoch("ms").is_between(*CALENDAR).all()).collect(engine="streaming")
-        if not all(known.row(0)):
-            raise ConfigError(f"{path}: holds a date before the year 5 or after 9986; expected one of the calendar")
+        # the year is that of a date's own zone
+        shown = dates.dt.epoch("ms").is_between(*CALENDAR) & dates.dt.year().is_between(1, 9999)
+        if not all(table.select(shown.all()).collect(engine="streaming").row(0)):
+            raise ConfigError(f"{path}: holds a date before the year 1 or after 9999; expected one of the calendar")
     return table
 
 
@@ -526,15 +527,13 @@ _SHALLOW = 200  # brackets that a text may have without its depth being looked a
 def load_json(text: bytes | str, loads: Callable[[Any], Any] = orjson.loads) -> Any:
     """What a text of JSON holds, which may come from anybody. loads: reads it. Raises orjson.JSONDecodeError where it
     is none, has more values than MOST_VALUES, or is nested more deeply than it could be written again."""
-    values, brackets = (
-        (text.count(","), text.count("[") + text.count("{"))
-        if isinstance(text, str)
-        else (text.count(b","), text.count(b"[") + text.count(b"{"))
-    )
-    if values > MOST_VALUES:
+    if len(text) <= _SHALLOW:
+        return loads(text)
+    signs: Any = ",[{" if isinstance(text, str) else (b",", b"[", b"{")
+    if len(text) > MOST_VALUES and text.count(signs[0]) > MOST_VALUES:
         raise orjson.JSONDecodeError(f"more than {MOST_VALUES:,} values", "", 0)
     found = loads(text)
-    if brackets > _SHALLOW and is_deep(found):
+    if text.count(signs[1]) + text.count(signs[2]) > _SHALLOW and is_deep(found):
         raise orjson.JSONDecodeError("nested too deeply", "", 0)
     return found
 

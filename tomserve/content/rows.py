@@ -20,6 +20,9 @@ Leave = Callable[[str, int], None]
 
 _BOM = b"\xef\xbb\xbf"
 
+_COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"x\x01", b"x\x5e", b"x\x9c", b"x\xda")
+"""How files begin that gzip, Zstandard or zlib has made."""
+
 _SEPARATOR = re.compile(r"sep=(.)\s*", re.I)
 
 
@@ -123,9 +126,13 @@ def _long_fields() -> Iterator[None]:
 
 
 def check_head(path: Path) -> None:
-    """Raise ConfigError for a spreadsheet of too many columns."""
+    """Raise ConfigError for a spreadsheet of too many columns, or one that is compressed: Polars would unpack it to any
+    length."""
     with files.open_own(path) as file:
-        files.refuse_columns(path, next(files.read_lines(file, path), b"").count(b",") + 1)
+        if file.peek(4).startswith(_COMPRESSED):
+            raise ConfigError(f"{path}: is compressed; unpack it first")
+        head = next((line for line in files.read_lines(file, path) if line.strip()), b"")
+    files.refuse_columns(path, head.count(b",") + 1)
 
 
 def check_lines(path: Path) -> None:

@@ -376,7 +376,7 @@ def _walk(node: yaml.Node, loc: Loc, lines: YamlLines, path: Path) -> None:
     if isinstance(node, yaml.ScalarNode) and node.tag == _INT and len(node.value) > 18:
         number = yaml.constructor.SafeConstructor().construct_yaml_int(node)
         if not -(2**63) <= number < 2**64:
-            reason = f"is {node.value[:30]}, a whole number of more than 64 bits"
+            reason = f"is {node.value[:30]}, a whole number of more than 64 bits; write a text in quotes"
             raise ContentError(reason, path=path, line=node.start_mark.line + 1, field=dot_path(loc))
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()

@@ -187,8 +187,9 @@ def _comparable(gold: Automaton, reading: Reading) -> Reading:
 
 def _chain(item: Item, reading: Reading) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    if item.gold is not None:
-        reading = _comparable(compile_gold(item.gold), reading)
+    gold = None if item.gold is None else compile_gold(item.gold)
+    if gold is not None:
+        reading = _comparable(gold, reading)
     if reading.chain is not None:
         last = reading.chain[-1][1]
         found["chain"] = [label for _, label in reading.chain]
@@ -201,8 +202,8 @@ def _chain(item: Item, reading: Reading) -> dict[str, Any]:
         return found
     if reading.stated is not None:
         found["chain_sentences"] = [number for number, _ in reading.stated]
-    if item.gold is not None:
-        found.update(_against(compile_gold(item.gold), reading))
+    if gold is not None:
+        found.update(_against(gold, reading))
     return found
 
 
