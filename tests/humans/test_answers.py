@@ -10,9 +10,11 @@ import pytest
 from tests.conftest import Cli
 from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
 from tests.helpers.questionnaires import fill, form_file, items, keys, made
+from tomserve.benchmarks import Benchmark
 from tomserve.errors import ConfigError, ContentError
 from tomserve.humans import answers, run
 from tomserve.humans import plan as planning
+from tomserve.humans.questionnaire import QuestionnaireOptions, make_questionnaire
 from tomserve.runs.scores import scores_of
 from tomserve.status import UNANSWERED
 from tomserve.studies import comparison as comparing
@@ -140,6 +142,25 @@ def test_paper_and_forms_give_the_same_answers(study: Path, tmp_path: Path) -> N
     both = read(study, *paths[1:], typed)
     assert both.repeated == [typed] * 3
     assert len(both.counted) == 4
+
+
+def test_a_letter_on_paper_is_taken_for_no_other_choice(tmp_path: Path) -> None:
+    shown = {}
+    for choices in (["A", "B"], ["B", "A", "D"]):
+        of = [one.model_copy(update={"choices": choices, "answer": "A"}) for one in items()]
+        wishes, folder = QuestionnaireOptions(people=8, stories=4, attention=0), tmp_path / "".join(choices)
+        make_questionnaire(Benchmark("jars", lambda path, gold, of=of: iter(of)), None, folder, wishes)
+        forms = planning.read_plan(folder)[0].forms
+        shown |= {tuple(one.choices): (folder, form.code, n) for form in forms for n, one in enumerate(form.questions, 1)}
+    assert [one for one in shown if len(one) == 2] == [("A", "B")]
+    folder, code, number = shown["B", "D", "A"]
+    typed, head = tmp_path / "typed.csv", f"participant,question,answer\n{code},{number},"
+    for written, choice in (("B (D)", "D"), ("C", "A")):
+        typed.write_text(head + written)
+        assert read(folder, typed).people[0].filled.choices() == {number: choice}
+    typed.write_text(head + "A")
+    with pytest.raises(ContentError, match=r"'A' is a letter of the answer sheet and another choice; expected A \(B\)"):
+        read(folder, typed)
 
 
 def test_who_stops_half_way_has_not_failed_the_checks_that_follow(study: Path, tmp_path: Path) -> None:

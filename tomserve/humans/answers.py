@@ -277,13 +277,15 @@ def _add_row(row: list[str], line: int, path: Path, plan: Plan, found: dict[str,
 
 
 def _resolve_choice(answer: str, question: FormQuestion, refuse: Any) -> str:
-    if answer in question.choices:
-        return answer
-    letters = LETTERS[: len(question.choices)]
-    if len(answer) == 1 and answer.upper() in letters:
-        return question.choices[letters.index(answer.upper())]
-    listed = ", ".join(f"{letter} ({choice})" for letter, choice in zip(letters, question.choices, strict=True))
-    raise refuse(f"is {answer!r:.60}; expected {listed}, or nothing where the question was left out")
+    lettered = dict(zip(LETTERS, question.choices, strict=False))
+    listed = {f"{letter} ({choice})": choice for letter, choice in lettered.items()}
+    if answer in listed:
+        return listed[answer]
+    meant = {one for one in (answer, lettered.get(answer.upper())) if one in question.choices}
+    if len(meant) == 1:
+        return meant.pop()
+    said = f"{answer!r} is a letter of the answer sheet and another choice" if meant else f"is {answer!r:.60}"
+    raise refuse(f"{said}; expected {', '.join(listed)}, or nothing where the question was left out")
 
 
 def _find_form(plan: Plan, code: str, refuse: Any) -> Form:

@@ -415,6 +415,8 @@ def _forms(items: Sequence[Item], texts: FormTexts, options: QuestionnaireOption
         for page, listed_questions in enumerate(pages, 1):
             for item, name, choices in listed_questions:
                 rng.shuffle(choices)
+                if sorted(one.upper() for one in choices) == [*LETTERS[: len(choices)]]:
+                    choices.sort(key=str.upper)  # on paper A is the letter of the first choice, whatever it says
                 questions.append(FormQuestion(page=page, item=item, check=name, choices=choices))
         found.append(Form(code=code, questions=questions))
     return found, spread_factors(units)
