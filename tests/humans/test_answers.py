@@ -151,7 +151,9 @@ def test_a_letter_on_paper_is_taken_for_no_other_choice(tmp_path: Path) -> None:
         wishes, folder = QuestionnaireOptions(people=8, stories=4, attention=0), tmp_path / "".join(choices)
         make_questionnaire(Benchmark("jars", lambda path, gold, of=of: iter(of)), None, folder, wishes)
         forms = planning.read_plan(folder)[0].forms
-        shown |= {tuple(one.choices): (folder, form.code, n) for form in forms for n, one in enumerate(form.questions, 1)}
+        shown |= {
+            tuple(one.choices): (folder, form.code, n) for form in forms for n, one in enumerate(form.questions, 1)
+        }
     assert [one for one in shown if len(one) == 2] == [("A", "B")]
     folder, code, number = shown["B", "D", "A"]
     typed, head = tmp_path / "typed.csv", f"participant,question,answer\n{code},{number},"

@@ -1,6 +1,7 @@
 """The scored row and the score table; several samples of a question become one row with the answer of the majority.
 Many rows are scored by two processes, with the bytes that one gives, whatever becomes of the second."""
 
+import math
 import os
 import signal
 import subprocess
@@ -43,6 +44,9 @@ def test_a_score_table_reads_back_as_it_was(tmp_path, kind: str) -> None:
     path = tmp_path / f"s.{kind}"
     write_scores(frame, path)
     assert read_table(str(path)).equals(frame)
+    if kind == "parquet":
+        frame.with_columns(graded_value=math.nan, chain_lcs=math.inf).write_parquet(path)
+        assert read_table(str(path)).select(pl.col("graded_value", "chain_lcs").null_count()).row(0) == (31, 31)
 
 
 def test_a_table_that_would_keep_its_reader_busy_is_refused(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The study of behaviour: one table across benchmarks, on answerers whose cells are known."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -103,6 +104,8 @@ def test_without_the_number_of_choices_nothing_is_corrected_and_that_is_said() -
     assert verdict.cards[0].verdict == "It cannot be told"
     options = scored(right).with_columns(options=(1 / pl.col("floor_guess")).cast(pl.Int64)).drop("floor_guess")
     assert behaviour(options)["behaviour"]["b"].to_list() == [1], "a factor of the items says it as well"
+    for chance in (math.nan, math.inf, -5.0, 1.0):
+        assert behaviour(scored(right).with_columns(floor_guess=chance))["behaviour"]["b"].to_list() == [None]
 
 
 @pytest.mark.parametrize("intervals", ["recommended", "published"])

@@ -34,6 +34,7 @@ from tomserve.stats.paired import adjust
 from tomserve.stats.power import Spread, class_power, count_units, minimum_detectable_effect, model_power
 from tomserve.studies import analyze, comparison, power
 from tomserve.studies import power as planning
+from tomserve.studies.analysis import compute_files
 from tomserve.studies.answer_rows import REQUIRED, prepare_rows
 from tomserve.studies.comparability import (
     AnswerConditions,
@@ -107,6 +108,10 @@ def test_score_tables_compare_too_but_not_several_models(tmp_path: Path) -> None
     assert compare(paths["one"], paths["two"]).differences == []
     with pytest.raises(ConfigError, match="holds several models"):
         compare(paths["both"], paths["one"])
+    two.with_columns(benchmark=pl.lit("mine")).write_parquet(paths["two"])
+    assert compare(paths["one"], paths["two"]).lacking[-1].startswith("B was asked mine instead of perturbed")
+    (said, *_) = compute_files([pl.scan_parquet(paths[name]) for name in ("one", "two")], "accuracy").warnings
+    assert said.startswith("not all models were asked the same benchmark (reference: perturbed; two: mine)")
     with pytest.raises(ConfigError, match="no question in common"):
         compare(paths["one"], paths["other"], common=True)
 

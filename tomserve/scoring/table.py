@@ -214,6 +214,8 @@ def cast_columns(frame: pl.DataFrame, path: str) -> pl.DataFrame:
         except pl.exceptions.PolarsError:
             found = frame.schema[name]
             raise ConfigError(f"{path}: column {name!r} is {found} and cannot be read as {kind}") from None
+    # What NumPy writes for a number that is missing, and what is no number either, would be counted as one.
+    frame = frame.with_columns(pl.when(one.is_finite()).then(one) for one in [pl.col(pl.Float32, pl.Float64)])
     return frame.select(*known, pl.exclude(*known))
 
 

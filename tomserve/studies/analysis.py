@@ -162,6 +162,17 @@ def _check_runs(scores: pl.DataFrame, across: bool) -> None:
             )
 
 
+def _warn_benchmarks(tables: Sequence[pl.LazyFrame]) -> Iterator[str]:
+    """A warning where models were asked different benchmarks, as nothing else says that beside their numbers."""
+    if {"model", "benchmark"} <= set(tables[0].collect_schema().names()):
+        asked = pl.concat([one.select("model", "benchmark").unique().collect(engine="streaming") for one in tables])
+        named = asked.group_by("model").agg(benchmarks=pl.col("benchmark").drop_nulls().unique().sort().str.join(", "))
+        first = named.filter(pl.col("benchmarks") != "").sort("model").unique("benchmarks", maintain_order=True)
+        if first.height > 1:
+            told = "; ".join(f"{model}: {benchmarks}" for model, benchmarks in first.iter_rows())
+            yield f"not all models were asked the same benchmark ({told}): do not compare their numbers"
+
+
 # How far apart the shares right of two values of a factor are before a reader of one share for all is told of it.
 WIDE = 0.3
 MOST_FACTORS = 3  # How many factors a reader is told of at most
@@ -357,6 +368,8 @@ def _with_factors(
 ) -> Analysis:
     """The analysis with the tables by these factors, counted table by table, which have the noise floor beside their
     effects. re_asked: with the rows that a noise check asked again. Raises ConfigError for an unknown factor."""
+    if not analysis.study.across:
+        analysis = replace(analysis, warnings=(*_warn_benchmarks(tables), *analysis.warnings))
     if not by:
         told = _describe_spread(tables) if analysis.study.name == Benchmark.study else []
         return replace(analysis, warnings=(*analysis.warnings, *told))

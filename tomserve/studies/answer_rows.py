@@ -69,6 +69,11 @@ def drop_undefined(frame: pl.DataFrame) -> pl.DataFrame:
 ORIGINAL = "original_item"
 
 
+def name_benchmarks(scores: pl.DataFrame) -> str:
+    """The benchmarks that a score table names, in a row."""
+    return ", ".join(sorted(scores["benchmark"].drop_nulls().unique())) if "benchmark" in scores.columns else ""
+
+
 def originals(scores: pl.DataFrame) -> pl.DataFrame:
     """The rows of questions that are no variants of others."""
     return scores.filter(pl.col(ORIGINAL).is_null()) if has_variants(scores) else scores

@@ -470,8 +470,9 @@ def task_rows(scores: pl.LazyFrame) -> TaskRows:
     rows = prepare_rows(typed, (*REQUIRED, *FACTORS, *kinds.columns)).with_columns(*_place_columns()).collect()
     usable = rows["usable"].fill_null(True)
     left = rows.filter(~usable).group_by("benchmark").len().sort("benchmark")
+    guess = pl.coalesce("floor_guess", 1 / pl.col("options"))
     kept = rows.filter(usable).with_columns(
-        chance=pl.coalesce("floor_guess", 1 / pl.col("options")), mind=~pl.col("dimension").is_in(WORLD)
+        chance=pl.when(guess.is_between(0, 1, closed="left")).then(guess), mind=~pl.col("dimension").is_in(WORLD)
     )
     return TaskRows(kept, kinds, dict(left.iter_rows()))
 

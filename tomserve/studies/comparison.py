@@ -18,7 +18,7 @@ from tomserve.runs.scores import load_scored_run, load_scores
 from tomserve.scoring.table import TABLES, Note
 from tomserve.studies import comparison_tables, missing_data, people
 from tomserve.studies.analysis import check_scores
-from tomserve.studies.answer_rows import KIND, REQUIRED, originals, prepare_rows, split_scores
+from tomserve.studies.answer_rows import KIND, REQUIRED, name_benchmarks, originals, prepare_rows, split_scores
 from tomserve.studies.comparability import AnswerConditions, Conditions, answer_conditions, describe_difference
 from tomserve.studies.contrasts import NEW_TASKS, Record, adjust_family, contrast, pair_rows
 from tomserve.studies.noise import noise_columns, noise_line
@@ -406,9 +406,17 @@ def _differences(a: Side, b: Side) -> list[tuple[str, str, str]]:
 
 
 def _unlike(sides: tuple[Side, Side], tables: Sequence[pl.DataFrame]) -> Iterator[str]:
-    """A warning where two runs were asked or scored otherwise than by the strategies that are compared. tables: the
-    originals that both were asked."""
-    if sides[0].source == sides[1].source or any(side.source.endswith(TABLES) for side in sides):
+    """A warning where two runs were asked or scored otherwise than by the strategies that are compared, of score tables
+    where their benchmarks differ. tables: the originals that both were asked."""
+    if sides[0].source == sides[1].source:
+        return
+    if any(side.source.endswith(TABLES) for side in sides):
+        one, other = map(name_benchmarks, tables)
+        if one and other and one != other:
+            yield (
+                f"B was asked {other} instead of {one}, and questions of the same names are paired; a leaderboard "
+                "would not set A and B side by side"
+            )
         return
     found: list[dict[str, list[AnswerConditions]]] = []
     for side, table in zip(sides, tables, strict=True):
