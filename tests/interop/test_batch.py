@@ -54,6 +54,7 @@ def live(cli: Any, folder: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyP
 
 def test_results_make_the_same_run(folder: Path, endpoint: Endpoint, cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     again = ("--strategy", "vanilla", "--strategy", "cot", "--temperature", "0.5", "--repeats", "2")
+    again += ("--extra-body", '{"top_p": 0.5}', "--reasoning-effort", "low")
     own = live(cli, folder, endpoint, monkeypatch, *again)
     passes(export(cli, folder, "asked.jsonl", *again))
     bodies = [one["body"] for one in batches.asked(folder / "asked.jsonl")]

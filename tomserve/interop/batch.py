@@ -320,12 +320,19 @@ class Export(Strict):
     limit: Annotated[int, pydantic.Field(ge=1)] | None = None
     max_tokens: Annotated[int, pydantic.Field(ge=1)] | None = None
     thinking: str | None = None
+    reasoning_effort: str | None = None
+    extra_body: dict[str, Any] = {}
     answer_schema: SchemaPolicy = "on"
     temperature: float = 0.0
     seed: int = 0
     repeats: int = 1
     variants: tuple[str, ...] = ()
     model: BatchModel
+
+    def noted(self) -> dict[str, Any]:
+        """What this user's exports are known by; fields that came later count where they say something."""
+        later = {name for name in ("reasoning_effort", "extra_body") if not getattr(self, name)}
+        return self.model_dump(mode="json", exclude=later)
 
     @classmethod
     def of(cls, options: EvalOptions, benchmark: str, chosen: Target) -> Export:
@@ -343,7 +350,7 @@ class Export(Strict):
         names."""
         own = self.model_dump(exclude={"path", "model"})
         path = None if self.path is None else Path(self.path)
-        if path is not None and not is_own("exports", self.model_dump(mode="json")):
+        if path is not None and not is_own("exports", self.noted()):
             raise ConfigError(
                 f"{folder / BATCH_FILE}: path: names {str(path)[:200]!r}, which no export of yours has written; a "
                 "stranger's record opens no file, so repeat `tomserve export batch` with the run's options and --path"
@@ -364,7 +371,7 @@ class Exports(Strict):
         with files.replace_file(folder / BATCH_FILE) as file:
             held = every.model_dump(mode="json", by_alias=True, exclude_defaults=True)
             file.write(orjson.dumps({"schema": 1, **held}, option=orjson.OPT_INDENT_2) + b"\n")
-        note_own("exports", export.model_dump(mode="json"))
+        note_own("exports", export.noted())
 
     @classmethod
     def read(cls, folder: Path) -> Exports:
