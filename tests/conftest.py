@@ -20,6 +20,7 @@ import pytest
 from aiohttp import web
 from hypothesis import settings
 
+from tests import durations
 from tomserve.content.paths import cache_root
 from tomserve.items import Item
 
@@ -146,6 +147,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if others:
         config.hook.pytest_deselected(items=list(others))
         items[:] = [item for item in items if item not in others]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """A run that writes a JUnit file shows where its time went."""
+    if file := getattr(config.option, "xmlpath", None):
+        terminalreporter.write_line(durations.tables(durations.read([Path(file)])))
 
 
 def data_file(name: str) -> Path:
