@@ -72,6 +72,7 @@ def test_it_is_read(raw: bytes, text: str, reasoning: str | None) -> None:
         (b'data: {"choices": [{"delta": {"content": "te', "not JSON"),
         (b'data: {"error": {"message": "engine"}}\n\n', "engine"),
         (b"<!DOCTYPE html><html><head><title>Sign&nbsp;in</title></head>", "a page of HTML.*'Sign in'"),
+        (b"<html><title>" + "\u4f59\u989d\u4e0d\u8db3\uff0c".encode() * 100, "a page of HTML.*\u4e0d\u8db3'"),
         (b"\n<html><body><h1>502</h1>Bad gateway</body>", "a page of HTML.*'502 Bad gateway'"),
     ],
 )

@@ -117,10 +117,15 @@ def test_a_member_that_is_broken_is_left_out_and_a_head_is_refused(what: str, tm
 MEMBERS = {
     "a bomb": ("samples/bomb.json", b" " * (65 << 20), "would have 65 MB, unpacked from"),
     "a pit": ("samples/deep.json", b"[" * 100_000, "is no JSON"),
+    "a list in many": ("samples/deep.json", b"[" * 300 + b"]" * 300, "nested too deeply"),
     "text": ("samples/text.json", b"hello", "is no JSON"),
     "a list": ("samples/list.json", b"[]", "is no sample of Inspect"),
     "no UTF-8": ("samples/latin.json", '{"id": "ä"}'.encode("latin-1"), "is no JSON"),
-    "endless values": ("samples/many.json", b'{"id": [' + b"0," * (1 + (1 << 22)) + b"0]}", "too many values"),
+    "endless values": (
+        "samples/many.json",
+        b'{"id": [' + b"0," * (1 + (1 << 22)) + b"0]}",
+        "more than 4,194,304 values",
+    ),
     "numbers that are none": ("samples/nan.json", b'{"id": NaN, NaN}', "is no JSON"),
     "other types": (
         "samples/types.json",

@@ -68,10 +68,13 @@ def _spellings(key: str) -> Iterator[str]:
         yield from (own, own.replace("+", "-").replace("/", "_"))
 
 
+_BETWEEN_WORDS = " \n\t\"'<>,\u3001\u3002\uff0c"  # the last are commas and the full stop of Chinese and Japanese
+
+
 def cut_words(text: str, most: int) -> str:
     """A text of at most so many characters that ends between two words, so that a key in it, which is not replaced yet,
     stands there whole or not at all."""
-    return text if len(text) <= most else text[: max(0, *(text.rfind(mark, 0, most) for mark in " \n\t\"'<>,"))]
+    return text if len(text) <= most else text[: max(0, *(text.rfind(mark, 0, most) for mark in _BETWEEN_WORDS))]
 
 
 def clean_text(text: str, most: int) -> str:

@@ -223,11 +223,11 @@ def parse_json(data: bytes) -> Any:
     """What JSON holds, also where Inspect wrote a number that JSON has no name for. Raises ValueError."""
     try:
         return files.load_json(data)
-    except orjson.JSONDecodeError:
+    except orjson.JSONDecodeError as error:
         try:
             return files.load_json(data.decode(), _DECODER.decode)
         except (ValueError, RecursionError):
-            raise ValueError("is no JSON, or one of too many values") from None
+            raise ValueError(f"is no JSON that can be read ({error.msg})") from None
 
 
 class _JsonStream:
