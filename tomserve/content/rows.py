@@ -144,10 +144,11 @@ def check_lines(path: Path) -> None:
                 row = files.load_json(line) if line.strip() else {}
             except orjson.JSONDecodeError as error:
                 raise ConfigError(f"{path}:{number}: not JSON ({error.msg}); expected a JSON object a line") from None
-            for name, value in row.items() if isinstance(row, dict) else ():
-                listed = value if isinstance(value, list) else [value]
-                if any(isinstance(one, list | dict) for one in listed):
+            if not isinstance(row, dict):
+                continue
+            for name, value in row.items():
+                if type(value) is dict or (type(value) is list and any(isinstance(one, list | dict) for one in value)):
                     where = f"{path}:{number}: column {name!r:.80}"
                     raise ConfigError(f"{where} holds values within others; expected texts, numbers or true and false")
-                names.add(name)
+            names.update(row)
             files.refuse_columns(path, len(names))
