@@ -194,6 +194,13 @@ def test_who_left_later_is_believed_and_the_speaker_thinks_so(name: Semantics) -
         assert " ".join(told.belief(who, name) for who in chains) == expected
 
 
+def test_who_goes_elsewhere_without_a_sentence_that_says_so_has_left() -> None:
+    gone = ("Ada and Bo entered the den.", "The pen is in the red_box.", "Ada entered the waiting_room.")
+    assert trace(story(*gone, "Bo moved the pen to the blue_box."), "pen").belief(("Ada",)) == "red_box"
+    told = story(*gone, "Bo exited the den.", "Bo privately told Ada that the pen is in the new_tin.")
+    assert trace(told, "pen").belief(("Ada",)) == "new_tin", "he left later"
+
+
 def test_orders_above_four_and_many_agents() -> None:
     names = ("Ada", "Bo", "Cy", "Dov", "Eve", "Flo", "Gus", "Hal")
     events: list[Event] = [Enter(names, "den"), Place("pen", "b0")]

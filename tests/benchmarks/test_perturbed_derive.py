@@ -21,10 +21,15 @@ CASES = [
     (("read Ada y",), "unknown", "y"),
     (("expect Ada x",), "unknown", "unknown x"),
     (("expect Ada x", "tell Ada y", "world x"), "x", "y"),  # who knows better counts on it no longer
+    (("expect Ada x", "world y", "read Ada z"), "y", "x z"),  # of a change that she does not notice she knows nothing
+    (("expect Ada x", "world y seen Ada", "doubt Ada", "read Ada z"), "y", "z"),
+    (("expect Ada x", "infer Ada y"), "unknown", "y"),
+    (("expect Ada x", "forget Ada"), "unknown", "unknown"),
     (("arm x known Ada", "pass known Ada"), "x", "x"),
     (("arm x known Ada", "pass"), "x", "unknown"),  # she does not know that the time has come
     (("arm x", "pass known Ada"), "x", "unknown"),  # she does not know what it does
     (("arm x known Ada", "stall known Ada"), "unknown", "x"),
+    (("arm x", "stall known Ada"), "unknown", "unknown"),
 ]
 """Events, one a sentence; the labels that reality may have after them, and those of what Ada may believe."""
 

@@ -1,5 +1,6 @@
 """Finding the model that is to be measured, what its small files tell, and what is refused before anything is loaded."""
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,15 @@ def test_what_cannot_be_measured_is_told_in_one_line(
         resolve_model(str(folder))
     assert "\n" not in str(caught.value)
     assert str(folder) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["other.bin", "../model.safetensors"])
+def test_an_index_names_no_pickle_and_nothing_elsewhere(folder: Path, name: str) -> None:
+    (folder / "model.safetensors.index.json").write_bytes(orjson.dumps({"weight_map": {"a": name}}))
+    with pytest.raises(
+        ConfigError, match=rf"index\.json names '{re.escape(name)}'; expected files \*\.safetensors beside"
+    ):
+        resolve_model(str(folder))
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,9 @@ from tomserve.distributed.cluster import Job
 from tomserve.distributed.ray import TaskDemand
 from tomserve.distributed.shards import find_folder, part_states
 from tomserve.errors import ConfigError, MachineError
+from tomserve.runs.evaluation import memory_share_flags
 from tomserve.runs.journal import read_rows
+from tomserve.serving.presets import Preset
 
 MARK = "RAY_NODES_OF_TEST"
 """A variable in the environment of every process of a cluster, by which those that are left over are found."""
@@ -271,6 +273,13 @@ def test_what_a_part_takes() -> None:
         make_demand("llama3-70b", None, 1.5, None, 3, [])
     with pytest.raises(ConfigError, match="takes 2 nodes, and a task of Ray runs on one"):
         make_demand("llama3.1-405b", "2x8xA100-80GB", None, None, 3, [])
+
+
+def test_half_a_gpu_is_half_its_memory() -> None:
+    words = rays.work_command("/parts", 3, TaskDemand(gpus=0.5))
+    assert " ".join(words[1:]) == "-P -m tomserve work /parts --part 3 --quiet --gpu-share 0.5"
+    half = {name: memory_share_flags(Preset.load(name), 0.5) for name in ("qwen3-8b", "reference")}
+    assert half == {"qwen3-8b": ("--gpu-memory-utilization", "0.460"), "reference": ()}
 
 
 def test_no_log_is_written_where_a_link_leads(tmp_path: Path) -> None:

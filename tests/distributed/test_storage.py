@@ -212,6 +212,7 @@ def test_only_finished_parts_are_copied_and_one_that_is_ended_early_is_none(
     ("url", "kind", "said"),
     [
         ("ftp://me:geheim@host/x", ConfigError, r"ftp://...: holds a name, a password or a token"),
+        ("https://host/x?sig=geheim", ConfigError, r"https://...: holds a name"),
         ("simplecache::ftp://me:geheim@host/x", ConfigError, r"...://...: holds a name"),
         ("memory://x\x1b[31m", ConfigError, "no address of a store"),
         ("https://host/x", ConfigError, "no store is reached by https; download the parts"),

@@ -243,6 +243,18 @@ def test_where_nobody_listens_or_no_tls_is_spoken_was_never_reached(name: str, e
         assert "ssl" in (reply.error or "").lower()
 
 
+def test_an_error_of_no_kind_in_the_library_of_the_sdk_is_that_of_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """anyio raises an AttributeError where a connection is gone before it is looked at."""
+
+    async def gone(*_: Any) -> None:
+        raise AttributeError("'NoneType' object has no attribute 'getpeername'")
+
+    library = make_transport("openai", KEY, PATIENT)._http  # type: ignore[attr-defined]
+    monkeypatch.setattr(library.AsyncHTTPTransport, "handle_async_request", gone)
+    (reply,) = asyncio.run(sent("openai", "http://127.0.0.1:1/v1"))
+    assert (reply.status, "getpeername" in reply.error) == (CONNECTION, True)
+
+
 def test_the_command_takes_a_transport(endpoint: Endpoint, cli, tmp_path: Path) -> None:
     write_items(tmp_path / "items.jsonl", [make_item(n) for n in range(4)])
     common = ("eval", "--benchmark", "items", "--path", tmp_path / "items.jsonl", "--base-url", endpoint.url)

@@ -69,6 +69,14 @@ def test_other_weights_under_the_same_name_are_refused(endpoint: Endpoint, items
     assert not (mine.parent / "edited").exists(), "no folder is left behind"
 
 
+def test_another_revision_is_refused(endpoint: Endpoint, mine: Path) -> None:
+    manifest = orjson.loads((mine / "manifest.json").read_bytes())
+    (mine / "manifest.json").write_bytes(orjson.dumps({**manifest, "revision": "abc"}))
+    connection = Connection(base_urls=(endpoint.url,), revision="def", policy=FAST)
+    with pytest.raises(RunMismatchError, match="its chains were written by revision abc, and def is served now"):
+        measure(Settings(run=mine), connection, "edited")
+
+
 def test_a_server_that_is_busy_is_waited_for_and_a_broken_one_decides_nothing(endpoint: Endpoint, mine: Path) -> None:
     model, busy = endpoint.script, [0]
 

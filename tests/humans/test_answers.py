@@ -195,6 +195,7 @@ def test_one_code_with_two_ages_is_two_people(study: Path, tmp_path: Path) -> No
         ({"code": "AAAA"}, r"in.json:\d+: code: 'AAAA' is the code of none of the plan's 4 forms"),
         ({"agreed": False}, r"in.json:\d+: agreed: is false: this person has not agreed to take part"),
         ({"about": {"age": "9" * 201}}, r"in.json:\d+: about.age: expected at most 200 characters in one line"),
+        ({"about": {"age": "\x1b[31m"}}, r"in.json:\d+: about.age: .* in one line; found '\\x1b\[31m'"),
         ({"answers": [{"question": 99, "answer": "tea"}]}, r"in.json:\d+: answers.0.question: question 99 is none of"),
         ({"answers": [{"question": 1, "answer": "beer"}]}, r"in.json:\d+: answers.0.answer: is 'beer'; question 1 has"),
         ({"answers": [{"question": 1, "answer": None}] * 2}, r"in.json:\d+: answers.1.question: .*answered twice"),

@@ -7,8 +7,9 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.helpers.examples import copied_example, shortened
+from tests.helpers.examples import change_rows, copied_example, shortened
 from tests.helpers.measurements import measured_run
+from tomserve.interop.scored_replies import ScoredReplies
 
 TOOLS = ("inspect", "lm-eval", "every-eval-ever")
 
@@ -56,6 +57,12 @@ def test_strategies_are_chosen_and_what_is_not_there_is_told(cli: Any, run: Path
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), options
         assert said in done.err
     assert not [path for path in (tmp_path / "none").rglob("*") if path.is_file()]
+
+
+def test_what_a_person_left_open_counts_nowhere(run: Path) -> None:
+    left = iter(("unanswered",) * 2)
+    change_rows(run, lambda _, row: {**row, "status": next(left, row["status"])})
+    assert len(list(ScoredReplies(run, None, print).of("vanilla"))) == 22
 
 
 def test_no_file_of_a_run_is_written_over_not_even_through_a_link(cli: Any, run: Path, tmp_path: Path) -> None:

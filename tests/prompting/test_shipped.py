@@ -107,6 +107,13 @@ def test_every_strategy_ends_in_an_answer_that_can_be_read(name: str, kind: str)
         assert schema["properties"]["answer"]["enum"] == ["tea", "salt"]
 
 
+@pytest.mark.parametrize("name", LETTERED)
+def test_more_options_than_letters_are_refused(name: str) -> None:
+    choices = [f"the drawer with number {n}" for n in range(27)]
+    with pytest.raises(ConfigError, match="options: found 27; letters stand for at most 26"):
+        talk(Strategy.load(name), make_item(choices=choices, answer=choices[0], gold=None), lambda turn: "A")
+
+
 @pytest.mark.parametrize("kind", ["perturbed", "hitom", "own"])
 @pytest.mark.parametrize("name", LETTERED)
 def test_a_letter_stands_for_the_option_beside_it(name: str, kind: str) -> None:

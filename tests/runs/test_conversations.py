@@ -10,10 +10,11 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import tomserve
-from tests.conftest import Endpoint, make_item
+from tests.conftest import Endpoint, completion, make_item
 from tests.helpers.asking import FAST
 from tests.helpers.command import journal
 from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
@@ -88,6 +89,22 @@ def test_an_interrupted_run_sends_no_follow_up_and_goes_on(
     assert len(endpoint.requests) == 9
     assert closed(folder) == {(journal(folder / "runs/r")[0]["item"], name): 1 for name in ("two", "fan")}
     assert tomserve.Run.open("r").failures == {}
+
+
+def test_the_noise_check_compares_what_conversations_came_to(folder: Path, endpoint: Endpoint, cli) -> None:
+    """Their later turns are other requests, as the replies before them differ."""
+
+    def changing(body, n: int):
+        again = n > ITEMS * 9
+        last = "Turn 3." in body["messages"][0]["content"]
+        return completion(f'{{"answer": "{"salt" if last and again else "tea"}"}}' + " " * again)
+
+    endpoint.script = changing
+    passes(cli(*job(folder, endpoint, noise_check=1, concurrency=4)))
+    scores = tomserve.load_scores("r")
+    assert scores["noise_compared"].to_list() == [[1, 64]] * 2 * ITEMS
+    changed = scores.group_by("strategy").agg(pl.col("noise_answer").is_not_null().all())
+    assert dict(changed.iter_rows()) == {"fan": True, "two": False}
 
 
 def test_the_journal_tells_which_conversations_have_ended(tmp_path: Path) -> None:

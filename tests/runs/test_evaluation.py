@@ -16,6 +16,7 @@ from tests.conftest import Answer, Endpoint, completion, make_item, running
 from tests.helpers.asking import ask, request, row, rows
 from tests.helpers.command import journal
 from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
+from tests.helpers.strategies import write_strategy
 from tomserve.engine.redact import LONGEST_NAME
 from tomserve.engine.retry import MOST, ModelGuard
 from tomserve.engine.transport import Reply
@@ -415,6 +416,12 @@ def test_one_that_stops_sending_them_later_ends_the_run_and_keeps_what_came(endp
     with pytest.raises(ServerError, match="sends no log-probabilities of the prompt"):
         weighed(endpoint, concurrency=1)
     assert len(journal(tomserve.Run.open("f").folder)) == 6
+
+
+def test_two_strategies_of_one_name_are_refused(endpoint: Endpoint, cli: Any, tmp_path: Path) -> None:
+    own = write_strategy(tmp_path / "mine/vanilla", {"user": "{{ question }}"})
+    done = cli("eval", "--base-url", endpoint.url, "--strategy", "vanilla", "--strategy", own)
+    refuses_in_a_line(done, "two strategies are called 'vanilla'")
 
 
 def test_letters_that_would_be_misread_are_refused_without_a_folder(

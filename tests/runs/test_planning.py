@@ -297,6 +297,7 @@ def test_every_http_status_is_an_outcome_everywhere(endpoint: Endpoint, cli, ask
     done = cli(*asking, "--report")
     assert done.code == 1, done.err
     assert f"failures: 10 http_{code}; repeat the command to ask again" in done.out
+    assert not read_manifest(tmp_path / "runs/r")["complete"]
     assert re.search(r"vanilla .* 50% \[", done.out)
     scores = pl.read_parquet(tmp_path / "runs/r/scores.parquet")
     assert dict(scores["status"].value_counts().iter_rows()) == {"ok": 10, f"http_{code}": 10}
@@ -311,6 +312,7 @@ def test_every_http_status_is_an_outcome_everywhere(endpoint: Endpoint, cli, ask
     endpoint.requests.clear()
     again = cli(*asking)
     assert (again.code, len(endpoint.requests)) == (0, 10), "what failed is asked again, and nothing else"
+    assert read_manifest(tmp_path / "runs/r")["complete"]
 
 
 def test_what_a_reply_becomes_is_always_known() -> None:

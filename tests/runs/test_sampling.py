@@ -146,6 +146,14 @@ def test_every_sample_of_a_strategy_of_two_turns_is_a_conversation(endpoint: End
     assert [body["seed"] for body in endpoint.requests] == [7]
 
 
+def test_the_noise_check_compares_the_scored_sample_with_itself(endpoint: Endpoint) -> None:
+    run = asked(endpoint, noise_check=0.5)
+    again = Counter((row["concurrency"], row.get("sample", 0)) for row in journal(run.folder, "noise.jsonl"))
+    assert again == {(level, sample): 2 for level in {one for one, _ in again} for sample in range(3)}
+    compared = run.scores().drop_nulls("noise_compared")
+    assert (compared.height, compared["noise_answer"].null_count()) == (2, 2)
+
+
 def test_a_turn_with_a_seed_of_its_own_still_differs_between_samples() -> None:
     turn = Turn(({"role": "user", "content": "x"},), fields={"seed": 40})
     bodies = [

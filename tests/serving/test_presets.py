@@ -1,6 +1,6 @@
-"""Every preset served by a real vLLM on the CPU, with its own flags, over a tiny random checkpoint of its architecture.
+"""Presets served by a real vLLM on the CPU, with their own flags, over tiny random checkpoints of their architectures.
 
-`make test-system` starts those of CI, `make test-long` all. What is shown:
+`make test-system` starts those of CI, `make test-long` all but those of NOT_HERE. What is shown:
 the flags are accepted, the prompt's tokens are those of the template, greedy tokens are those of transformers in
 float32, stop strings stop, both strategies are answered by valid JSON, thinking is kept apart and within its budget.
 """

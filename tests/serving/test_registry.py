@@ -85,6 +85,12 @@ def test_addresses_that_are_not_this_machine(url: str) -> None:
     assert registry.believed_records() == []
 
 
+def test_a_server_that_lives_but_does_not_answer_is_not_forgotten() -> None:
+    path = registry.write_record(9, url="http://127.0.0.1:1/v1", model="a", revision=None, command=[])
+    (one,) = registry.believed_records()
+    assert (one.state, "is running but does not answer" in one.silence, path.exists()) == ("silent", True, True)
+
+
 def test_addresses_of_this_machine(endpoint: Endpoint) -> None:
     """`serve --host` records 127.0.0.1 for 0.0.0.0 and [::1] for ::, else the host itself."""
     for host in ("127.0.0.1", "127.8.8.8", "localhost", "LOCALHOST", "[::1]", socket.gethostname()):

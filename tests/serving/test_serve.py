@@ -141,6 +141,14 @@ def test_replicas_divide_cores_and_ports(monkeypatch: pytest.MonkeyPatch, cli) -
     assert "need ports up to 65536, and 65535 is the highest" in cli("serve", "--replicas", "2", "--port", "65535").err
 
 
+def test_a_cpu_without_instructions_for_bfloat16_serves_in_float32(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(sizing, "CPU", tmp_path / "cpuinfo")
+    wanted = ServeOptions("smollm2"), ServeOptions("smollm2", extra=("--dtype", "bfloat16"))
+    for flags, dtypes in (("avx2 fma", ["float32", "bfloat16"]), ("avx2 avx512f", ["bfloat16"] * 2)):
+        sizing.CPU.write_text(f"flags : {flags}")
+        assert [plan_replicas(one, dry=True)[0].preset.dtype for one in wanted] == dtypes
+
+
 def test_gpus_that_the_shell_leaves_to_us(monkeypatch: pytest.MonkeyPatch) -> None:
     here = [Gpu("H100", 85.5, 9.0, "570.1", str(n), f"GPU-{n}") for n in (0, 1)]
     monkeypatch.setattr(sizing, "find_gpus", lambda: here)
@@ -205,6 +213,15 @@ def test_servers_that_cannot_be_asked_together(endpoint: Endpoint) -> None:
     registry.write_record(1, **other, model="b")
     with pytest.raises(ConfigError, match=r"several models are served; name one by --model \(MODEL=\): b, tiny"):
         choose_target((), None, None)
+
+
+def test_a_broken_preset_is_named_and_does_not_stop_another(cli, tmp_path: Path, monkeypatch) -> None:
+    (models := tmp_path / "launch/models").mkdir(parents=True)
+    (models / "wrong.yaml").write_text("name: [")
+    (models / "good.yaml").write_text("schema: 1\nname: good\nmodel: acme/good\nweights_gb: 1\nmax_model_len: 4096\n")
+    monkeypatch.setenv("TOMSERVE_CONTENT", str(tmp_path))
+    passes(cli("serve", "--list"), "acme/good", "broken: wrong: ")
+    assert Preset.lookup("acme/good") == Preset.load("good")
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,15 @@ def test_sides_are_compared_over_the_same_clusters() -> None:
     assert none.difference(0, 1).low > 0
 
 
+def test_a_difference_from_somebody_always_right_is_not_certain() -> None:
+    """All answers of one side are right in 20 clusters: its own interval reaches below 1, and so does the difference."""
+    rule = np.tile([1.0, 0.0], 20)
+    found = task_mean(np.column_stack([np.ones(40), rule]), [0.5] * 40, ["a"] * 40, np.repeat(np.arange(20), 2))
+    gap = found.difference(0, 1)
+    assert gap.estimate == 1 == gap.high
+    assert gap.low <= found.interval(0).low < 0.9
+
+
 def test_answers_that_are_all_alike_do_not_claim_certainty() -> None:
     right, chance, task, cluster = answers(10)
     whole = task_mean([1] * len(right), chance, task, cluster).interval()

@@ -1,6 +1,7 @@
 """Association of chains with right answers, and the placebo split: hand-made and degenerate cases.
 Agreement estimators against published worked examples."""
 
+import functools
 import itertools
 import math
 import sys
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import ROOT
+from tomserve.stats import association
 from tomserve.stats.association import (
     jackknife,
     phi,
@@ -79,6 +81,16 @@ def test_jackknife_of_a_mean_is_its_t_interval() -> None:
     assert (found.low, found.high) == (pytest.approx(expected.low, abs=1e-5), pytest.approx(expected.high, abs=1e-5))
     assert math.isnan(jackknife(lambda v: float(v.mean()), (x[:2],), np.arange(2)).low)
     assert math.isnan(jackknife(lambda v: NAN, (x,), np.arange(5)).low)
+
+
+def test_a_large_jackknife_leaves_out_by_subtraction_and_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    given = rng.random(60), rng.integers(0, 2, 60), np.repeat(np.arange(12), rng.permutation([2, 3, 5, 10] * 3))
+    correlation = functools.partial(jackknife, lambda x, y: separation(x, y).point_biserial, given[:2], given[2])
+    whole = correlation()
+    monkeypatch.setattr(association, "MOST_ROWS_RECOMPUTED", 0)
+    found = correlation(without=association.correlations)
+    assert (found.low, found.high) == pytest.approx((whole.low, whole.high), abs=1e-12)
 
 
 def test_placebo_null_is_the_mean_over_all_permutations() -> None:

@@ -106,6 +106,7 @@ def test_adjusting_leaves_undefined_tests_out_of_the_family() -> None:
         return pytest.approx(list(values), nan_ok=True)
 
     assert adjust([0.01, NAN, 0.03, 0.5])[:3] == near_to(0.03, NAN, 0.045), "Benjamini and Hochberg is the default"
+    assert adjust([0.01, 0.04, NAN, 0.03], "holm") == near_to(0.03, 0.06, NAN, 0.06)
     assert adjust([]) == []
     assert adjust([NAN]) == near_to(NAN)
 

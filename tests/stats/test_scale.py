@@ -98,6 +98,12 @@ def test_estimating_equations_from_sums_are_those_of_statsmodels(seed: int, bino
     assert found.covariance.ravel() == pytest.approx((gradients @ fit.cov_params() @ gradients.T).ravel(), rel=1e-4)
 
 
+def test_clusters_that_lie_in_several_arms_have_no_effect_of_these_strata() -> None:
+    outcome, _, cluster, stratum = design(5, 8)
+    mixed = these_strata_effect(outcome, np.arange(outcome.size) % 2 == 0, cluster, stratum)
+    assert math.isnan(mixed.estimate)
+
+
 def test_a_design_of_many_strata_takes_no_matrix() -> None:
     """Rows x strata would be 1.4 GB here."""
     columns = design(7, 3000)

@@ -53,28 +53,32 @@ def test_models_that_were_asked_something_else_are_not_ranked_with_the_others() 
         answers(share(0.75, "e"), 0.9, model="e"),
         answers(share(0.8), 0.9, model="b", benchmark="bigtom"),
         answers(share(0.9), 0.9, model="d", scenarios=10),
+        answers(share(0.9), 0.9, model="t").with_columns(task=pl.lit("one")),
         answers(share(0.9), 0.9, model="v").with_columns(item=pl.col("item").str.replace("/object", "/thing")),
     )
     assert ranked(found) == {"a", "e"}
     assert why(found) == {
         "b": "was asked bigtom instead of worlds: repeat with the same --benchmark",
         "d": "was asked 30 questions instead of 240: repeat with the same --limit",
+        "t": "was asked questions of the same names with other types of task, chances or answers",
         "v": "was asked other variants of the same questions: repeat it in a new folder (--run)",
     }
 
 
 def test_models_that_were_measured_otherwise_are_ranked_by_behaviour_and_stability_alone() -> None:
     """Not g, a deeper network: all layers of it were measured, as of a and b."""
-    asked = [answers(share(0.8, name), 0.9, model=name, scenarios=40) for name in "abcdg"]
+    asked = [answers(share(0.8, name), 0.9, model=name, scenarios=40) for name in "abcdeg"]
     found = tables(
         *asked,
         *(inside("a"), inside("b"), inside("c", items=80), inside("d", layers=(2, 3)), inside("g", layers=(1, 2, 3))),
+        inside("e").with_columns(asked_by=pl.lit("cot")),
     )
-    assert ranked(found) == set("abcdg")
+    assert ranked(found) == set("abcdeg")
     assert ranked(found, "ftom") == {"a", "b", "g"}
     assert why(found, "ftom") == {
         "c": "was measured on 80 cases instead of 100: repeat with the same --cases",
         "d": "was measured at other layers: repeat with the same --layers",
+        "e": "was measured by cot instead of vanilla: repeat with the same strategy",
     }
     assert why(found) == {}
 

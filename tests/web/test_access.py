@@ -4,6 +4,7 @@ Who may do what with whose run, whatever it is called: every route, every role, 
 in a checkout where no folder of runs is set, as `make web` starts the workbench."""
 
 import asyncio
+import errno
 import re
 import shutil
 import time
@@ -169,6 +170,15 @@ def test_every_response_has_the_headers_errors_and_static_files_too(app: FastAPI
         assert answer.headers["cache-control"] == "no-store"
     kept = [stranger(app).get(f"/static/workbench.css?v={one}").headers["cache-control"] for one in (stamp(), "1")]
     assert kept == [access.CACHED, "no-store"]
+
+
+def test_a_full_disk_is_told_as_such(app: FastAPI) -> None:
+    @app.post("/api/fills")
+    def fills() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    answer = client(app).post("/api/fills")
+    assert (answer.status_code, "No space left on device" in answer.text) == (409, True)
 
 
 def test_an_unexpected_error_is_told_to_the_owner_alone(app: FastAPI, monkeypatch, capsys) -> None:

@@ -3,6 +3,7 @@ What runs have found out, by the programming interface and the client: the same 
 
 from typing import Any
 
+import polars as pl
 import pytest
 import schemathesis
 from fastapi import FastAPI
@@ -13,6 +14,7 @@ from schemathesis.generation.modes import GenerationMode
 from starlette.testclient import TestClient
 
 import tomserve
+from tests.conftest import Endpoint, make_item
 from tests.helpers.examples import copied_example, copied_run
 from tests.helpers.queues import until
 from tests.helpers.workbenches import ADDRESS, by_python, client, lab, member, signed_in, stranger
@@ -150,3 +152,25 @@ def test_scores_tables_and_plans_are_those_of_python(app: FastAPI) -> None:
     assert bench.plan(model="yi-34b", benchmark="perturbed", limit=10, strategy=["vanilla"])["requests"] == 10
     with pytest.raises(ConfigError, match="limit"):
         bench.plan(limit=0)
+
+
+def test_answers_and_comparisons_are_those_of_python(app: FastAPI) -> None:
+    person, scores = client(app), tomserve.load_scores("example")
+    right = asked(person, "answers/example", outcome="right", strategy="cot").json()
+    assert right["total"] == scores.filter(pl.col("correct"), strategy="cot").height
+    item = right["rows"][0]["item"]
+    one = asked(person, "answer/example", item=item, strategy="cot").json()
+    assert (one["item"]["id"], one["score"]["correct"], bool(one["row"]["text"])) == (item, True, True)
+    told = asked(person, "compare", a="example", sa="vanilla", sb="cot").json()
+    expected = tomserve.compare("example", strategies=("vanilla", "cot"))
+    assert told["flips"]["total"] == expected.flips.height
+    assert told["overall"][0]["risk_difference"] == pytest.approx(expected.effects["risk_difference"][-1])
+
+
+def test_one_story_is_asked_of_one_model(app: FastAPI, endpoint: Endpoint) -> None:
+    person, item = client(app), make_item(1)
+    own = {"story": item.story, "question": item.question, "choices": item.choices, "answer": "tea"}
+    wish = {"own": own, "strategy": "vanilla", "model": "tiny", "base_url": endpoint.url}
+    name = person.post("/api/v1/try", json=wish).json()["name"]
+    told = person.get(f"/api/v1/try/{name}").json()
+    assert (told["state"], told["rows"][0]["status"], len(endpoint.requests)) == ("done", "ok", 1)

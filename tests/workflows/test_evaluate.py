@@ -24,7 +24,7 @@ from tests.helpers.command import journal
 from tests.helpers.endpoints import ENDINGS, PROVIDERS, Behaviour, Server, items
 from tests.helpers.examples import copied_example
 from tomserve.engine import retry
-from tomserve.errors import ConfigError, ServerError
+from tomserve.errors import ConfigError, RunMismatchError, ServerError
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.runfolder import RunFolder
 from tomserve.workflows.endpoint_check import check_endpoint
@@ -91,6 +91,12 @@ def test_errors_are_raised_with_the_way_out(endpoint: Endpoint, questions, optio
     with pytest.raises(error, match=said):
         tomserve.ask(questions, **{"base_url": endpoint.url, **options})
     assert not endpoint.requests
+
+
+def test_other_questions_need_another_run(endpoint: Endpoint) -> None:
+    tomserve.ask(ITEMS, "vanilla", base_url=endpoint.url, run="r")
+    with pytest.raises(RunMismatchError, match="benchmark_digest of this run"):
+        tomserve.ask(ITEMS[:3], "vanilla", base_url=endpoint.url, run="r")
 
 
 def test_what_is_cancelled_can_be_resumed(endpoint: Endpoint, tmp_path: Path) -> None:

@@ -240,6 +240,14 @@ def test_names_of_strangers_are_inert(told: dict[str, tuple[FunctionalResult, ..
     assert "\x1b[2J" not in printed(hostile)
 
 
+def test_tables_of_an_earlier_leaderboard_do_not_stay(whole: Leaderboard, tmp_path: Path) -> None:
+    gone, mine = tmp_path / f"{APART}.csv", tmp_path / "mine.csv"
+    for path in (gone, mine):
+        path.touch()
+    write_leaderboard(whole, tmp_path)
+    assert (gone.exists(), mine.exists()) == (False, True)
+
+
 @pytest.mark.system
 def test_the_command_prints_it_and_keeps_a_board_that_it_cannot_replace(
     cli: Cli, served: Endpoint, few: Path, tmp_path: Path

@@ -72,6 +72,18 @@ def test_every_way_gives_what_a_full_run_gives(name: str, device: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_rows_beyond_those_of_one_piece_are_their_own(method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = HfBackend(tiny("llama"), name="llama", method=method)
+    layers, states = moved(backend, PROMPT, 23)
+    whole = backend.rerun(PROMPT, layers, states)
+    for name, value in (("ROWS_CPU", 4), ("LENT_BYTES_CPU", 1), ("FEWEST_LENT", 4), ("TOKENS_CPU", 70)):
+        monkeypatch.setattr(model_module, name, value)
+    pieces = HfBackend(tiny("llama"), name="llama", method=method).rerun(PROMPT, layers, states)
+    assert np.abs(pieces.logits - whole.logits).max() < CLOSE
+    assert pieces.top.tolist() == whole.top.tolist()
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_nothing_leaks_from_one_prompt_or_call_into_the_next(method: Method, device: str) -> None:
     backend = HfBackend(tiny("gemma3_text", device=device), name="gemma3_text", method=method)
     other = Prompt((*PROMPT.tokens[:-3], 11, 12), PROMPT.choices)
