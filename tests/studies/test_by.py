@@ -62,6 +62,16 @@ def test_effects_are_paired_within_each_value() -> None:
     ]
 
 
+def test_stories_and_questions_of_two_benchmarks_that_share_their_names_are_told_apart() -> None:
+    told = {"task": pl.lit("near"), "dimension": pl.lit("belief")}
+    names = [("tomi", "vanilla"), ("bigtom", "cot")]
+    pair = [scored((one,), benchmark=pl.lit(name), run=pl.lit(name), **told) for name, one in names]
+    assert "effects_by_kind" not in analyze(pl.concat(pair), "behaviour", by=["kind"])
+    both = [scored(benchmark=pl.lit(name), item=name + pl.col("item"), run=pl.lit(name), **told) for name, _ in names]
+    found = analyze(pl.concat(both), "behaviour", by=["kind"])["effects_by_kind"]
+    assert found["units"].to_list() == [2 * CLUSTERS] * 2
+
+
 def test_crossed_factors_have_a_row_for_each_combination_and_compare_the_first() -> None:
     found = analyze(scored(), "accuracy", by=["kind, turn"])
     cells = found["by_kind_turn"].filter(strategy="cot").select("kind", "turn", "accuracy").rows()

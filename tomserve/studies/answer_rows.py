@@ -74,6 +74,15 @@ def name_benchmarks(scores: pl.DataFrame) -> str:
     return ", ".join(sorted(scores["benchmark"].drop_nulls().unique())) if "benchmark" in scores.columns else ""
 
 
+def name_apart(scores: pl.LazyFrame, names: Sequence[str]) -> pl.LazyFrame:
+    """The table with the benchmark before these names, of items or clusters, which several benchmarks may share."""
+    there = [name for name in ("benchmark", *names) if name in scores.collect_schema()]
+    if there[:1] != ["benchmark"]:
+        return scores
+    before = pl.col("benchmark").cast(pl.String).fill_null("")
+    return scores.with_columns(pl.format("{}: {}", before, name).alias(name) for name in there[1:])
+
+
 def originals(scores: pl.DataFrame) -> pl.DataFrame:
     """The rows of questions that are no variants of others."""
     return scores.filter(pl.col(ORIGINAL).is_null()) if has_variants(scores) else scores

@@ -15,7 +15,7 @@ from tomserve.scoring.table import COLUMNS
 from tomserve.stats.accuracy import correct_for_chance
 from tomserve.stats.clustered import unmatched_effect
 from tomserve.studies import answer_rows, baselines, contrasts
-from tomserve.studies.answer_rows import BASELINE, REQUIRED, prepare_rows, with_columns
+from tomserve.studies.answer_rows import BASELINE, REQUIRED, name_apart, prepare_rows, with_columns
 from tomserve.studies.answer_rows import READ as PREPARED
 from tomserve.studies.baselines import RuleKinds
 from tomserve.studies.contrasts import Record, pair_rows
@@ -280,6 +280,7 @@ def factor_rows(scores: pl.LazyFrame, names: Iterable[str], kinds: baselines.Rul
     apart = inner_names(names)
     guess = {GUESS: pl.Float64} if GUESS in scores.collect_schema() else {}
     every = scores.with_columns(pl.col(name).alias(own) for name, own in apart.items())
+    every = name_apart(every, ("item", "cluster"))
     return prepare_rows(every, (*REQUIRED, *kinds.columns, *apart.values()), guess).collect()
 
 

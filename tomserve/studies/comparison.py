@@ -18,7 +18,15 @@ from tomserve.runs.scores import load_scored_run, load_scores
 from tomserve.scoring.table import TABLES, Note
 from tomserve.studies import comparison_tables, missing_data, people
 from tomserve.studies.analysis import check_scores
-from tomserve.studies.answer_rows import KIND, REQUIRED, name_benchmarks, originals, prepare_rows, split_scores
+from tomserve.studies.answer_rows import (
+    KIND,
+    REQUIRED,
+    name_apart,
+    name_benchmarks,
+    originals,
+    prepare_rows,
+    split_scores,
+)
 from tomserve.studies.comparability import AnswerConditions, Conditions, answer_conditions, describe_difference
 from tomserve.studies.contrasts import NEW_TASKS, Record, adjust_family, contrast, pair_rows
 from tomserve.studies.noise import noise_columns, noise_line
@@ -334,7 +342,7 @@ def _rows(side: Side, scores: pl.DataFrame) -> pl.DataFrame:
     if side.strategy is not None:
         scores = scores.filter(pl.col("strategy") == side.strategy).with_columns(strategy=pl.lit(""))
     wanted = dict.fromkeys(("answer", "cluster", "stage", CLASS), pl.String)
-    return prepare_rows(scores.lazy(), REQUIRED, wanted).collect()
+    return prepare_rows(name_apart(scores.lazy(), ("cluster",)), REQUIRED, wanted).collect()
 
 
 def _of_side(side: Side, scores: pl.DataFrame) -> pl.DataFrame:
