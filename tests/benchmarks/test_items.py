@@ -7,7 +7,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.helpers.documents import files
-from tomserve.benchmarks.items import load, tables_of
+from tomserve.benchmarks.items import _Row, load, tables_of
 from tomserve.errors import ConfigError
 from tomserve.items import Item
 
@@ -102,6 +102,12 @@ def test_what_makes_no_question_is_refused_in_one_line(row, mapping, said: str, 
         read(tmp_path, row, **mapping)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_row_of_many_texts_is_measured_once() -> None:
+    """Measured at each of them, one of two megabytes takes minutes."""
+    row = _Row(Path("x.jsonl"), 1, {"c": ["tea or salt"] * 200_000}, "m.yaml")
+    assert len(row.texts("choices", "{c}")) == 200_000
 
 
 def test_a_json_file_is_read_up_to_the_length_of_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,12 +133,16 @@ class _Row(NamedTuple):
     def bounded(self, field: str, texts: Iterable[str]) -> list[str]:
         """The texts, which together are a question. Raises ContentError where a template repeats what the row holds
         until they are longer than LONG characters and TIMES the row."""
-        found, size = [], 0
+        found, size, most = [], 0, LONG
         for text in texts:
             found.append(text)
-            if (size := size + len(text)) > LONG and size > TIMES * sum(map(len, map(_plain, self.data.values()))):
+            if (size := size + len(text)) > most and size > (most := max(LONG, TIMES * self.length())):
                 self.refuse(field, f"makes a text of more than {LONG:,} characters, {TIMES} times as long as the row")
         return found
+
+    def length(self) -> int:
+        """The characters of all that it holds."""
+        return sum(map(len, map(_plain, self.data.values())))
 
     def text(self, field: str, template: str) -> str:
         """The template filled in as a text, not empty."""
