@@ -101,3 +101,13 @@ def test_what_is_wrong_is_said_in_one_line(
     found = refuses(cli("faithfulness", *arguments, "--base-url", server.url))
     (line,) = found.err.splitlines()
     assert text in line
+
+
+def test_plan_counts_faithfulness_before_there_is_a_run(cli: Cli) -> None:
+    found = passes(cli("plan", "--benchmark", "perturbed", "--faithfulness"))
+    (row,) = [line for line in found.out.splitlines() if line.startswith("cot ") and "136" in line]
+    assert row.split()[1:5] == ["136", str(13 * 136), str(18 * 136), str(31 * 136)]
+    refuses(
+        cli("plan", "--benchmark", "perturbed", "--faithfulness", "--strategy", "vanilla"),
+        "none of vanilla marks where its reasoning is",
+    )

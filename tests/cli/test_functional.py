@@ -3,6 +3,7 @@
 import io
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -18,6 +19,7 @@ from tomserve.benchmarks.worlds.benchmark import load
 from tomserve.cli.functional import make_runner
 from tomserve.errors import StoppedError
 from tomserve.runs.manifest import Manifest
+from tomserve.workflows.functional import explain_other_weights
 
 LIMIT = ("--limit", 24)
 INSIDE = ("--layers", "3", "--alphas", "0.1", "--cases", 12, "--fewest", 2)
@@ -208,3 +210,11 @@ def test_the_name_of_a_part_cannot_control_the_terminal() -> None:
         file = io.StringIO()
         make_runner(Console(file=file, width=80), quiet=quiet).announce("model 1 of 2: m\x1b[31m")
         assert file.getvalue() == said
+
+
+def test_weights_that_may_be_another_models_are_doubted() -> None:
+    def doubt(model: str, weights: str, root: str | None = None) -> str:
+        return explain_other_weights(SimpleNamespace(model=model, preset=None, server={"root": root}), weights)  # type: ignore[arg-type]
+
+    assert doubt("tiny", "/models/Tiny") == doubt("other", "/models/tiny", "org/tiny") == ""
+    assert "are measured as those of other" in doubt("other", "/models/tiny")

@@ -305,3 +305,17 @@ def test_a_run_of_which_nothing_was_exported_takes_no_results(folder: Path, endp
     refuses(cli("import", "batch", folder / "answered.jsonl", "--run", "r"), "nothing was exported from this run")
     (folder / "live/r/batch.json").write_text('{"schema": 1, "exports": [{"limit": 0, "model": {"name": "m"}}]}')
     refuses(cli("import", "batch", folder / "answered.jsonl", "--run", "r"), "batch.json: exports.0.limit: expected")
+
+
+def test_a_queue_asks_a_part_of_an_evaluation_that_was_divided(folder: Path, endpoint, cli, monkeypatch) -> None:
+    own = live(cli, folder, endpoint, monkeypatch, "--strategy", "vanilla")
+    passes(cli("shard", *asks(folder, "--base-url", endpoint.url, "--strategy", "vanilla", "--parts", "2")))
+    assert cli("work", "r", "--part", "0", "--quiet").code == 0
+    passes(cli("export", "batch", "--run", "r.parts/0001", "--out", folder / "asked.jsonl"))
+    found = batches.answered([folder / "asked.jsonl"], folder / "answered.jsonl")
+    assert cli("import", "batch", found, "--run", "r.parts/0001").code == 0
+    assert "nothing left to ask" in cli("export", "batch", "--run", "r.parts/0001", "--out", folder / "b.jsonl").out
+    assert not list(folder.glob("runs/r.parts/*/batch.json"))
+    assert cli("merge", "r").code == 0
+    theirs = {row_identity(row): said(row) for _, row in read_rows(own / "responses.jsonl")}
+    assert {row_identity(row): said(row) for row in rows(folder)} == theirs

@@ -131,3 +131,11 @@ def test_the_nearest_weights_make_both_equal_and_no_others_are_nearer() -> None:
 def test_other_parts_are_refused(parts: list) -> None:
     with pytest.raises(ValueError, match="expected finite numbers"):
         rankings(parts)
+
+
+@pytest.mark.parametrize("width", [2, 3])
+def test_the_rankings_fill_the_triangle(width: int) -> None:
+    found = rankings(PARTS[:, :width])
+    assert sum(one.share for one in found) == pytest.approx(1)
+    assert [one.share for one in found] == sorted((one.share for one in found), reverse=True)
+    assert len({one.order for one in found}) == len(found) > 1

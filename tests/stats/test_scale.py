@@ -137,3 +137,14 @@ def test_leaving_out_by_subtraction_is_leaving_out(seed: int, groups: int, binar
     assert same(association.aucs(score, right, group), anew(lambda x, y: r(x, y).auc, score, right))
     within = anew(association.within_correlation, score, right, stratum)
     assert same(association.correlations(score, right, group, stratum), within)
+
+
+@pytest.mark.parametrize("treated", [1, 4])
+def test_a_lone_cluster_is_drawn_with_the_moves_of_a_shuffle(treated: int) -> None:
+    means = np.array([0.1, 0.35, 0.6, 0.8, 0.95])
+    rng = np.random.default_rng(4)
+    moves = [np.concatenate(list(made(means, treated, 5000, rng))).round(9) for made in (strata._alone, strata._moves)]
+    (drawn, often), (shuffled, usual) = (np.unique(found, return_counts=True) for found in moves)
+    assert np.array_equal(drawn, shuffled)
+    assert np.abs(often - 1000).max() < 130
+    assert np.abs(usual - 1000).max() < 130
