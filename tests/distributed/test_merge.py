@@ -1,6 +1,7 @@
 """Merging: however the rows of a run are divided, cut and repeated, what is merged is the run that was never divided."""
 
 import itertools
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 
 from tests.conftest import make_item
 from tests.helpers import parting
+from tests.helpers.parted import divided_example
 from tests.helpers.parting import ONCE, REPEATS, TALK
 from tomserve.distributed.merge import merge
+from tomserve.distributed.shards import part_folder
 from tomserve.errors import ConfigError, JournalError, MachineError, RunMismatchError
 from tomserve.items import write_items
 from tomserve.runs.manifest import Manifest
@@ -150,6 +153,15 @@ def test_the_manifest_of_all_says_what_was_merged_and_who_answered(tmp_path: Pat
     assert [(one["run"], one["rows"], one["complete"]) for one in found["parts"]] == wanted
     assert (found["noise"]["items"], found["noise"]["of"], found["noise"]["concurrencies"]) == (2, 4, [1, 64])
     assert found["variants"] == about["variants"]  # each part states that of the whole
+
+
+def test_a_part_that_is_a_copy_of_another_leaves_the_run_incomplete(tmp_path: Path) -> None:
+    folder = divided_example(tmp_path)
+    assert merge([folder], tmp_path / "all").complete
+    shutil.rmtree(part_folder(folder, 1))
+    shutil.copytree(part_folder(folder, 0), part_folder(folder, 1))
+    found = merge([folder], tmp_path / "less")
+    assert (found.missing, found.complete, found.answered < found.wanted) == ((), False, True)
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,7 @@ def test_what_a_disk_has_damaged_is_made_again(run: Path, tmp_path: Path) -> Non
     for kind in ("scores", "reports"):
         (kept,) = (tmp_path / "cache/tomserve" / kind).iterdir()
         whole = kept.read_bytes()
-        for damaged in (b"", whole[:-9] if kind == "scores" else whole[:9]):
+        for damaged in (b"", b"[]\n", b'{"record": 1}\n', whole[:-9] if kind == "scores" else whole[:9]):
             kept.write_bytes(damaged)
             assert find_current_report(run) is None
             assert right(run) == [False] * 4

@@ -486,7 +486,9 @@ class _Work:
         manifest = merge_manifests(run_name(into), runs, self.shards, merged)
         places = {key >> journals.ARMS for one in again.values() for key in one.keys}
         note_checks(manifest, runs, apart=not items.shared, again=len(places))
-        wanted = len(items.ids) * len(manifest.strategies) * manifest.repeats
+        divided = sum(part.items for part in self.shards.parts) if self.shards is not None else 0
+        # Fewer are there than were divided where one part is a copy of another.
+        wanted = max(len(items.ids), divided) * len(manifest.strategies) * manifest.repeats
         manifest.complete = complete and ended == wanted
         merge_choices([one.folder for one in self.sources], into, self.new_file)
         changed = self._install(manifest)

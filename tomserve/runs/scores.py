@@ -86,16 +86,16 @@ def _find_kept(folder: Path) -> tuple[dict[str, Any], bytes] | None:
     except OSError:
         return None
     described = {name: {"bytes": size, "digest": digest} for name, (size, digest) in measured.items()}
-    if (file := cache.find(_place({**sources, "files": described}))) is None:
+    if (file := cache.find(place := _place({**sources, "files": described}))) is None:
         return None
     with file:
         line, table = file.readline(), file.read()
     try:
         head = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return None  # as a disk may leave it; what is cut off later is told by its digest
-    if digest_bytes(table) != head["record"]["table"]:
-        return None
+        if _place(head["record"]) != place or digest_bytes(table) != head["record"]["table"]:
+            return None
+    except (orjson.JSONDecodeError, TypeError, KeyError, AttributeError):
+        return None  # as a disk may leave it
     before: Mapping[str, str | None] = head.get("own", {})
     now = _own_files(before)  # where a file is not at hand, what it gave before stays
     same = all(now[name] in (None, digest) for name, digest in before.items())

@@ -264,9 +264,10 @@ def find_current_report(folder: Path) -> Path | None:
     with kept:
         try:
             record = orjson.loads(kept.read())
-        except orjson.JSONDecodeError:  # as a disk may leave it
+            wishes = ReportOptions(**record["wishes"])
+        except (orjson.JSONDecodeError, TypeError, KeyError):  # as a disk may leave it, or another version
             return None
-    now = orjson.loads(orjson.dumps(_record(manifest, scores, ReportOptions(**record["wishes"]))))
+    now = orjson.loads(orjson.dumps(_record(manifest, scores, wishes)))
     return folder / PAGE if record == now else None
 
 
