@@ -55,7 +55,7 @@ def test_a_part_that_is_not_there_is_named_and_the_run_not_complete(cli: Cli, pa
     part_folder(parts, 1).rmdir()
     done = passes(cli("merge", "mine", "--quiet"))
     assert "1 parts are not there: 0001" in done.err
-    assert "4 of 4 answered, not complete yet" in done.out
+    assert "4 of 8 answered, not complete yet" in done.out
 
 
 def test_no_record_of_other_parts_names_a_merged_run_of_the_users(cli: Cli, parts: Path) -> None:
