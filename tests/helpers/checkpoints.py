@@ -18,15 +18,13 @@ TEMPLATES = ROOT / "tests/data/chat_templates"
 VOCABULARY = 1536
 CONTEXT = 4096
 SEED = 20260222
-UNBUILT = ("gpt-oss-20b", "gpt-oss-120b", "mistral-small-24b")
-"""Presets whose tokenizers are not Hugging Face's but their makers' own, so that no tiny checkpoint is made of them."""
 
 
 @dataclass(frozen=True)
 class Family:
     """Presets that differ in nothing but size.
 
-    config: the name of its class in transformers and its fields. special: the tokens of its format. plain: more that
+    config: the name of its class in transformers and its settings. special: the tokens of its format. plain: more that
     are kept whole, but stay in the text when special tokens are left out of it. template: None where the preset names
     its own.
     """
@@ -41,8 +39,8 @@ class Family:
     plain: tuple[str, ...] = ()
 
 
-def _fields(**more: Any) -> dict[str, Any]:
-    """The fields that most configurations share. The initial weights are spread widely, so that logits differ clearly."""
+def settings(**more: Any) -> dict[str, Any]:
+    """The settings that most configurations share. The initial weights are spread widely, so that logits differ clearly."""
     return {
         "vocab_size": VOCABULARY, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 4,
         "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": CONTEXT,
@@ -51,7 +49,7 @@ def _fields(**more: Any) -> dict[str, Any]:
 
 
 def _like(name: str, **more: Any) -> tuple[str, dict[str, Any]]:
-    return name, _fields(**more)
+    return name, settings(**more)
 
 
 _DBRX = (
@@ -165,16 +163,22 @@ def tokenizer(family: Family, template: str | None = None) -> Any:
 
 def build(family: Family, folder: Path, seed: int = SEED) -> Path:
     """Write a random checkpoint (weights, tokenizer, template) of a family into `folder`, and return the folder."""
-    import torch
-    import transformers
-
     fast = tokenizer(family, template_of(family))
     fast.save_pretrained(folder)
     ids = {token: fast.convert_tokens_to_ids(token) for token in family.special}
+    build_model(family, folder, ids, seed)
+    return folder
+
+
+def build_model(family: Family, folder: Path, ids: dict[str, int], seed: int = SEED) -> Any:
+    """Write only the weights and the configuration, for special tokens of these numbers, and return the model."""
+    import torch
+    import transformers
+
     name, fields = family.config
     ends = {"bos_token_id": ids.get(family.bos or ""), "eos_token_id": ids[family.eos], "pad_token_id": ids[family.eos]}
     torch.manual_seed(seed)
     config = getattr(transformers, name)(**fields, **ends)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     model.save_pretrained(folder)
-    return folder
+    return model
