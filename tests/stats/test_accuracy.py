@@ -113,6 +113,14 @@ def test_the_mean_over_sets_counts_each_once() -> None:
         mean_of([])
 
 
+def test_the_mean_over_sets_draws_their_clusters_independently() -> None:
+    """What one set has right the other has wrong: drawn alike, their mean would not vary at all."""
+    right = np.arange(40) % 2
+    own, other = (task_mean(one, [0.0] * 40, ["a"] * 40, list(range(40))) for one in (right, 1 - right))
+    alone, both = own.interval(), mean_of([own, other])
+    assert both.high - both.low == pytest.approx((alone.high - alone.low) / math.sqrt(2), rel=0.1)
+
+
 def test_differences_end_at_one_and_at_minus_one() -> None:
     """Always right beside a rule that is right by luck, which draws put below chance, and the same the other way."""
     rule = np.arange(80) % 5 < 2

@@ -173,8 +173,11 @@ def mean_of(parts: list[TaskMean], side: int = 0, level: float = 0.95, *, floor:
     if not parts:
         raise ValueError("mean_of needs at least one part")
     value = float(np.mean([part.estimate[side] for part in parts]))
+    # The draws of every set come from one seed: without an order of its own each, sets of equally many clusters would be
+    # drawn alike, and their mean vary too little or too much.
+    orders = [np.random.default_rng((place, 1)).permutation(len(part.draws)) for place, part in enumerate(parts)]
     least, most = (
-        np.asarray(np.mean([draws[:, side] for draws in found], axis=0), dtype=np.float64)
+        np.asarray(np.mean([one[order, side] for one, order in zip(found, orders, strict=True)], axis=0), np.float64)
         for found in ([part.least for part in parts], [part.draws for part in parts])
     )
     clusters = min(part.clusters for part in parts)
