@@ -173,8 +173,8 @@ def mean_of(parts: list[TaskMean], side: int = 0, level: float = 0.95, *, floor:
     if not parts:
         raise ValueError("mean_of needs at least one part")
     value = float(np.mean([part.estimate[side] for part in parts]))
-    # The draws of every set come from one seed: without an order of its own each, sets of equally many clusters would be
-    # drawn alike, and their mean vary too little or too much.
+    # The draws of every set come from one seed: without an order of its own each, sets of equally many clusters would
+    # be drawn alike, and their mean vary too little or too much.
     orders = [np.random.default_rng((place, 1)).permutation(len(part.draws)) for place, part in enumerate(parts)]
     least, most = (
         np.asarray(np.mean([one[order, side] for one, order in zip(found, orders, strict=True)], axis=0), np.float64)
