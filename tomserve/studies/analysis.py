@@ -308,9 +308,11 @@ def compute(
             f"score table: holds a measurement, and the study {study.name!r} counts answers; leave out --study, "
             f"or choose one that reads it: {', '.join(readers)}"
         )
-    if study.variants or not has_variants(frame):
-        return _with_factors(_compute_answers(frame, study, intervals, by_default), [frame.lazy()], frame, by)
     asked = originals(frame)
+    if study.variants or not has_variants(frame):
+        # By a factor the questions themselves are counted, and variants only by what they are.
+        counted = frame if "variant" in ",".join(by).replace(" ", "").split(",") else asked
+        return _with_factors(_compute_answers(frame, study, intervals, by_default), [counted.lazy()], counted, by)
     own = _with_factors(_compute_answers(asked, study, intervals, by_default), [asked.lazy()], asked, by)
     beside = _compute_answers(frame, load_study(BESIDE), None, False)
     more = {name: table for name, table in beside.tables.items() if name not in own.tables}
