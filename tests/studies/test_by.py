@@ -74,7 +74,9 @@ def test_stories_and_questions_of_two_benchmarks_that_share_their_names_are_told
 
 def test_variants_are_counted_by_their_kind_alone() -> None:
     both = [scored(("vanilla",), original_item=pl.lit(None, pl.String), variant=pl.lit(None, pl.String))]
-    both.append(both[0].with_columns(original_item=pl.col("item"), item=pl.col("item") + "/t1", variant=pl.lit("object")))
+    both.append(
+        both[0].with_columns(original_item=pl.col("item"), item=pl.col("item") + "/t1", variant=pl.lit("object"))
+    )
     found = analyze(pl.concat(both), "stability", by=["kind"])["by_kind"]
     assert found["total"].to_list() == [3 * CLUSTERS] * 2
     found = analyze(pl.concat(both), "stability", by=["variant"])["by_variant"]
