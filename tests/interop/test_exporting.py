@@ -1,15 +1,20 @@
 """The commands `tomserve export inspect` and `lm-eval`: what they write, where, and what they refuse."""
 
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import orjson
+import polars as pl
 import pytest
 
+from tests.conftest import Endpoint
 from tests.helpers.examples import change_rows, copied_example, shortened
 from tests.helpers.measurements import measured_run
+from tests.interop.conftest import answered, odd_items
 from tomserve.interop.scored_replies import ScoredReplies
+from tomserve.runs.scores import load_scores
 
 TOOLS = ("inspect", "lm-eval", "every-eval-ever")
 
@@ -63,6 +68,22 @@ def test_what_a_person_left_open_counts_nowhere(run: Path) -> None:
     left = iter(("unanswered",) * 2)
     change_rows(run, lambda _, row: {**row, "status": next(left, row["status"])})
     assert len(list(ScoredReplies(run, None, print).of("vanilla"))) == 22
+
+
+def test_variants_of_questions_count_in_no_share(cli: Any, endpoint: Endpoint, tmp_path: Path) -> None:
+    run = answered(tmp_path / "runs/r", endpoint, odd_items(), ("vanilla",), lambda *_: None, variants="choices")
+    scores = load_scores(str(run))
+    own = scores.filter(pl.col("original_item").is_null())
+    assert own["correct"].mean() != scores["correct"].mean()
+    for tool in ("inspect", "lm-eval"):
+        assert cli("export", tool, run, "--out", tmp_path / tool).code == 0
+    with zipfile.ZipFile(tmp_path / "inspect/r_vanilla.eval") as log:
+        score = orjson.loads(log.read("header.json"))["results"]["scores"][0]
+    (results,) = (tmp_path / "lm-eval").rglob("results_*.json")
+    (task,) = orjson.loads(results.read_bytes())["results"].values()
+    found = [(score["scored_samples"], score["metrics"]["accuracy"]["value"])]
+    found.append((task["sample_len"], task["exact_match,none"]))
+    assert found == [(own.height, own["correct"].mean())] * 2
 
 
 def test_no_file_of_a_run_is_written_over_not_even_through_a_link(cli: Any, run: Path, tmp_path: Path) -> None:

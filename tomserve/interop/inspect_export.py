@@ -307,7 +307,7 @@ class _Log:
         self.manifest, self.strategy, self.replies = replies.manifest, strategy, replies
         self.model = f"tomserve/{replies.manifest.model}"  # as Inspect names a model, after its provider
         self.count = self.failures = self.epochs = 0
-        self.right = RightReplies()
+        self.right, self.of_variants = RightReplies(), RightReplies()
         self.usage: Counter[str] = Counter()
         self.last = ""
 
@@ -342,7 +342,7 @@ class _Log:
         self.count += 1
         self.failures += has_failed(one)
         self.epochs = max(self.epochs, sample["epoch"])
-        self.right.add(one)
+        (self.right if one.item.base is None else self.of_variants).add(one)
         self.usage.update(sample["model_usage"].get(self.model, {}))
         self.last = max(self.last, sample.get("completed_at", ""))
 
@@ -369,6 +369,7 @@ class _Log:
         manifest = self.manifest
         identity = sha256_of(f"{manifest.run}\n{self.strategy}\n{created}")
         metrics = [{"name": f"inspect_ai/{name}", "options": options} for name, options in _RECOMPUTED]
+        ids = [*self.right.right, *self.of_variants.right]
         return {
             "eval_id": identity[:22],
             "run_id": identity[20:42],
@@ -384,8 +385,8 @@ class _Log:
             "solver_args": {},
             "dataset": {
                 "name": manifest.benchmark,
-                "samples": max(manifest.benchmark_items or 0, len(self.right.right)),
-                "sample_ids": list(self.right.right),
+                "samples": max(manifest.benchmark_items or 0, len(ids)),
+                "sample_ids": ids,
                 "shuffled": False,
             },
             "model": self.model,
@@ -404,11 +405,13 @@ class _Log:
         }
 
     def _results(self) -> dict[str, Any]:
-        """Accuracy with Inspect's own standard errors (of questions; of clusters), and our interval over clusters."""
-        values = dict(zip(_METRICS, _errors(self.right), strict=True))
+        """Accuracy with Inspect's own standard errors (of questions; of clusters), and our interval over clusters. As
+        everywhere, variants of questions count only where there is nothing else."""
+        right = self.right if self.right.right else self.of_variants
+        values = dict(zip(_METRICS, _errors(right), strict=True))
         metrics = {name: {"name": name, "value": value, "params": {}} for name, value in values.items()}
         metrics["stderr2"] |= {"name": "stderr", "params": {"cluster": "cluster"}}
-        counts = {"scored_samples": len(self.right.right), "unscored_samples": 0}
+        counts = {"scored_samples": len(right.right), "unscored_samples": 0}
         return {
             "total_samples": self.count,
             "completed_samples": self.count - self.failures,

@@ -355,19 +355,25 @@ VERSION = 1.0
 
 @dataclass
 class _Task:
-    """What is kept of a task that was written."""
+    """What is kept of a task that was written. As everywhere, variants of questions count in the results only where
+    there is nothing else."""
 
     right: list[float] = field(default_factory=list)
+    of_variants: list[float] = field(default_factory=list)
     hashes: Any = field(default_factory=hashlib.sha256)
 
-    def add(self, document: dict[str, Any]) -> None:
-        self.right.append(document[METRIC])
+    def __len__(self) -> int:
+        return len(self.right) + len(self.of_variants)
+
+    def add(self, document: dict[str, Any], *, variant: bool) -> None:
+        (self.of_variants if variant else self.right).append(document[METRIC])
         self.hashes.update("".join(document[name] for name in ("doc_hash", "prompt_hash", "target_hash")).encode())
 
     def results(self, name: str) -> dict[str, Any]:
-        mean, error = mean_and_error(self.right)
+        right = self.right or self.of_variants
+        mean, error = mean_and_error(right)
         values = {f"{METRIC},none": mean, f"{METRIC}_stderr,none": error}
-        return {"name": name, "alias": name, "sample_len": len(self.right), **values}
+        return {"name": name, "alias": name, "sample_len": len(right), **values}
 
 
 def export_samples(replies: ScoredReplies, out: Path, listener: Listener) -> list[Path]:
@@ -411,11 +417,12 @@ def _write(replies: ScoredReplies, strategy: str, path: Path, listener: Listener
     task = _Task()
     with output_path.open_output(path, replies.folder) as file:
         for _, several in groupby(replies.of(strategy), key=lambda one: one.item.id):
-            document = _document(list(several))
-            file.write(orjson.dumps({"doc_id": len(task.right), **document}) + b"\n")
-            task.add(document)
-            if len(task.right) % TELL_EVERY == 0:
-                listener.message(f"{len(task.right):,} documents written so far")
+            replied = list(several)
+            document = _document(replied)
+            file.write(orjson.dumps({"doc_id": len(task), **document}) + b"\n")
+            task.add(document, variant=replied[0].item.base is not None)
+            if len(task) % TELL_EVERY == 0:
+                listener.message(f"{len(task):,} documents written so far")
     return task
 
 
@@ -435,7 +442,7 @@ def _results(replies: ScoredReplies, tasks: dict[str, tuple[str, _Task]], second
             "metric_list": [{"metric": METRIC, "aggregation": "mean", "higher_is_better": True}],
             "metadata": {"version": VERSION, "tomserve": manifest.tomserve, "digest": manifest.benchmark_digest},
         }
-    counts = {name: len(task.right) for name, (_, task) in tasks.items()}
+    counts = {name: len(task) for name, (_, task) in tasks.items()}
     return {
         "results": {name: task.results(name) for name, (_, task) in tasks.items()},
         "group_subtasks": {},
