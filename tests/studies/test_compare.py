@@ -46,7 +46,7 @@ from tomserve.studies.comparability import (
 from tomserve.studies.comparison import WIDTH, compare, comparison_verdicts, shorten_pair
 from tomserve.studies.contrasts import contrast, pair_rows
 from tomserve.studies.phrases import PHRASES
-from tomserve.studies.power import Plan, plan_study
+from tomserve.studies.power import Plan, known_spreads, plan_study
 
 
 @pytest.fixture
@@ -156,6 +156,9 @@ def test_a_plan_takes_the_spread_of_a_run(cli) -> None:
     """Of the classes the spread pooled over them, as the effects of the same run have it."""
     scores = load_scores(str(ROOT / "runs/example"))
     found = plan_study(benchmarks.get("perturbed"), None, ("vanilla", "cot"), like=scores)
+    told = scores.with_columns(original_item=pl.col("item"), item=pl.col("item") + "/t1", correct=pl.lit(True))
+    both = pl.concat([scores, told], how="diagonal")
+    assert known_spreads(both) == known_spreads(scores), "variants of questions spread nothing"
     rows = {row["comparison"]: row for row in found.comparisons.iter_rows(named=True)}
     effects = analyze(scores, "perturbed")["perturbation_effects"].filter(subset="all")
     by_class = effects.drop_nulls("verdict")

@@ -34,7 +34,7 @@ from tomserve.stats.power import (
     model_power,
     spread_of,
 )
-from tomserve.studies.answer_rows import BASELINE, prepare_rows
+from tomserve.studies.answer_rows import BASELINE, originals, prepare_rows
 from tomserve.studies.contrasts import WORTH, integer_codes, pair_rows
 from tomserve.studies.people import CLASS, NONE, people_answers
 from tomserve.studies.phrases import PHRASES
@@ -226,7 +226,8 @@ def known_spreads(scores: pl.DataFrame) -> dict[str, float]:
     """The standard deviations of the units' differences that a run has shown, by family or comparison, pooled over
     classes, models and strategies; without those that do not vary."""
     wanted = dict.fromkeys(("stage", "perturbation"), pl.String)
-    rows = prepare_rows(scores.lazy(), ("model", "strategy", "item", "status", "correct"), wanted).collect()
+    own = originals(scores).lazy()
+    rows = prepare_rows(own, ("model", "strategy", "item", "status", "correct"), wanted).collect()
     found: dict[str, list[npt.NDArray[np.float64]]] = {}
     staged = rows.drop_nulls(["stage", "perturbation"])
     for _, part in staged.group_by(["model", "strategy"], maintain_order=True):
