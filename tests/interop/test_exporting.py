@@ -84,6 +84,10 @@ def test_variants_of_questions_count_in_no_share(cli: Any, endpoint: Endpoint, t
     found = [(score["scored_samples"], score["metrics"]["accuracy"]["value"])]
     found.append((task["sample_len"], task["exact_match,none"]))
     assert found == [(own.height, own["correct"].mean())] * 2
+    for tool in ("inspect", "lm-eval"):
+        (file,) = (path for path in (tmp_path / tool).rglob("*vanilla*") if path.is_file())
+        assert "8 left out" in cli("import", tool, file, "--run", back := tmp_path / f"runs/{tool}").err
+        assert load_scores(str(back))["correct"].to_list() == own["correct"].to_list()
 
 
 def test_no_file_of_a_run_is_written_over_not_even_through_a_link(cli: Any, run: Path, tmp_path: Path) -> None:

@@ -261,6 +261,9 @@ def _read_sources(
             if not 0 <= sample.repeat < MOST_REPEATS:
                 summary.left_out.count(f"has no number of a repeat below {MOST_REPEATS:,}", sample.place)
                 continue
+            if sample.ours and "variant_by" in sample.facts:  # it would stand for its original, or count beside it
+                summary.left_out.count("is to a variant of another question", sample.place)
+                continue
             key = options.together or _clean_name(sample.task) or "imported", _clean_name(sample.model) or "model"
             touched[key] = None
             if key not in groups:
