@@ -311,7 +311,7 @@ def compute(
     asked = originals(frame)
     if study.variants or not has_variants(frame):
         # By a factor the questions themselves are counted, and variants only by what they are.
-        counted = frame if "variant" in ",".join(by).replace(" ", "").split(",") else asked
+        counted = frame if "variant" in _asked_names(by) else asked
         return _with_factors(_compute_answers(frame, study, intervals, by_default), [counted.lazy()], counted, by)
     own = _with_factors(_compute_answers(asked, study, intervals, by_default), [asked.lazy()], asked, by)
     beside = _compute_answers(frame, load_study(BESIDE), None, False)
@@ -589,10 +589,15 @@ def _noise(every: pl.LazyFrame) -> pl.DataFrame:
     return pl.concat([known.collect(engine="streaming"), arms], how="diagonal_relaxed")
 
 
+def _asked_names(by: Sequence[str]) -> set[str]:
+    """What may be the name of a column in ``--by``: each of its texts whole, and its parts between commas."""
+    return {*by, *(name.strip() for text in by for name in text.split(","))}
+
+
 def _values(tables: Sequence[pl.LazyFrame], by: Sequence[str]) -> pl.DataFrame:
     """A table with the columns of the tables, in which each combination of values of the factors `by` stands once."""
     schema = tables[0].collect_schema()
-    asked = {*by, *(name.strip() for text in by for name in text.split(","))}
+    asked = _asked_names(by)
     names = [name for name in schema if name in asked or name == breakdowns.ITEMS]
     found = [table.select(names).unique().collect(engine="streaming") for table in tables]
     return pl.concat([pl.DataFrame(schema=schema), pl.concat(found).unique()], how="diagonal_relaxed")
