@@ -133,7 +133,9 @@ def _of_json(path: Path, rng: Random) -> str:
         at[key] = value
     texts[place] = _text(data)
     if what == "every" and path.suffix == ".jsonl" and len(chosen) == 1:
-        texts = [_text({**one, key: value}) if isinstance(one := json.loads(text), dict) else text for text in texts]
+        for number, text in enumerate(texts):
+            with contextlib.suppress(ValueError):  # a line that was broken before
+                texts[number] = _text({**one, key: value}) if isinstance(one := json.loads(text), dict) else text
     path.write_text("\n".join(texts) + "\n")
     return f"field {named[:60]}, {what}: {value!r:.50}"
 
