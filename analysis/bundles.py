@@ -34,7 +34,8 @@ _ARM = ["model", "strategy"]
 def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     """Every table of the study that has rows, by name. Raises ConfigError for a table that lacks a column."""
     kinds = baselines.RuleKinds.of(scores)
-    rows = prepare_rows(scores, (*REQUIRED, *DESIGN, *kinds.columns), {"options": pl.Int64}).collect()
+    more = dict.fromkeys(("options", "task_questions"), pl.Int64)
+    rows = prepare_rows(scores, (*REQUIRED, *DESIGN, *kinds.columns), more).collect()
     bundles = _bundles(rows, kinds)
     if not bundles.height:
         raise ConfigError(
@@ -66,9 +67,10 @@ def _bundles(rows: pl.DataFrame, kinds: baselines.RuleKinds) -> pl.DataFrame:
             pl.col("correct").filter(~mind).all().alias("controls"),
             (1 / pl.col("options")).product().alias("chance"),
             pl.col("options").null_count().alias("unknown"),
+            pl.col("task_questions").max().fill_null(SIZE).alias("whole"),  # a task of the second edition has more
             *(pl.col(column).fill_null(False).all() for column in kinds.columns),
         )
-        .filter(pl.col("questions") == SIZE)
+        .filter(pl.col("questions") == SIZE, pl.col("whole") == SIZE)
         .with_columns(
             cluster=pl.col("stage") + "/" + pl.col("perturbation"),
             unread=pl.lit(False),

@@ -78,7 +78,7 @@ class CountedRows(NamedTuple):
 
 def counted_rows(files: Iterable[pl.DataFrame], kinds: baselines.RuleKinds) -> CountedRows:
     """The rows of all files, each as `study_rows` makes them; one at a time is held with all its columns."""
-    known = (*REQUIRED, *DESIGN, "cluster", "swapped", "version", "task_questions", *kinds.columns)
+    known = (*REQUIRED, *DESIGN, "cluster", "swapped", "version", "fresh", "task_questions", *kinds.columns)
     known += ("faulty", "unread", "re_asked", "changed", "false_belief", "complete")
     every, belief, sums, places = [], [], [], []
     for rows in files:
@@ -327,8 +327,9 @@ def _joint(rows: pl.DataFrame) -> dict[tuple[str, str], Record]:
     moved) are right together for more than half of the pairs, by model and strategy. There is no entry where the
     questions cannot be paired, as in a table without the column `swapped`."""
     found: dict[tuple[str, str], Record] = {}
-    keys = ["model", "strategy", "cluster", "swapped"]
-    for (model, strategy), part in rows.group_by(["model", "strategy"], maintain_order=True):
+    keys = ["model", "strategy", "cluster", "swapped", "telling"]
+    tellings = rows.with_columns(telling=pl.col("fresh").cast(pl.String).fill_null(""))
+    for (model, strategy), part in tellings.group_by(["model", "strategy"], maintain_order=True):
         belief = part.filter(question_kind="belief")
         control = belief.filter(pl.col("scenario").is_in(["correct_label", "no_transfer"]))
         both = belief.filter("false_belief").join(control.select(*keys, other="correct"), on=keys, how="inner")
@@ -355,12 +356,13 @@ def subtasks(rows: pl.DataFrame) -> pl.DataFrame:
 
 def tasks(rows: pl.DataFrame) -> pl.DataFrame:
     """The table `tasks`: how many of a task's questions are right, and whether it is solved. It is solved if all its
-    questions were asked and all are right, and null if all asked ones are right but some were not asked."""
+    questions were asked and all are right, and null if all asked ones are right but some were not asked. A task that is
+    told anew, too, has its questions once in each telling."""
     right, asked = pl.col("subtasks_right"), pl.col("subtasks")
     counted = rows.group_by("model", "strategy", "stage", "perturbation", maintain_order=True).agg(
         pl.col("correct").sum().cast(pl.Int64).alias("subtasks_right"),
         pl.len().cast(pl.Int64).alias("subtasks"),
-        whole=pl.col("task_questions").max().fill_null(SUBTASKS),
+        whole=pl.col("task_questions").max().fill_null(SUBTASKS) * pl.col("fresh").n_unique(),
     )
     # The questions that were not asked might have been answered wrongly.
     solved = pl.when(right < asked).then(False).when(asked == pl.col("whole")).then(True).otherwise(None)

@@ -56,3 +56,5 @@ def test_bundles_that_were_not_asked_whole_are_left_out(items: list[Item]) -> No
     assert analyze(table.head(31), "bundles")["all"]["bundles"].item() == 1
     with pytest.raises(ConfigError, match="no bundle of 16 questions was asked whole; ask the benchmark 'bundles'"):
         analyze(table.head(15), "bundles")
+    with pytest.raises(ConfigError, match="no bundle of 16 questions was asked whole"):  # 16 of a larger task's 28
+        analyze(table.head(16).with_columns(task_questions=28), "bundles")

@@ -274,6 +274,9 @@ def test_a_task_is_solved_when_all_sixteen_are_right() -> None:
         ("C2", 15, False),
         ("C3", 8, None),
     ]
+    retold = [{**row, "item": f"{row['item']}/fresh-7", "fresh": "7"} for row in rows if row["stage"] != "C2"]
+    both = study_tables(pl.DataFrame([{"fresh": None, **row} for row in rows] + retold, infer_schema_length=None))
+    assert both["tasks"].select("subtasks_right", "solved").rows() == [(32, True), (15, False), (16, None)]
 
 
 @pytest.mark.system
