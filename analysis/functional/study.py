@@ -214,7 +214,9 @@ def _of_ranks(tables: Tables) -> Iterator[str]:
     scored = tables.get("score", pl.DataFrame())
     apart = tables.get("not_compared", pl.DataFrame())
     if apart.height:  # that scenarios are too few is said of each model already
-        few = scored.filter(pl.col("no_interval").is_not_null()).select("model", why="no_interval")
+        few = scored.filter(pl.col("no_interval").is_not_null()).select(
+            "model", why=pl.col("no_interval").cast(pl.String)
+        )
         apart = apart.join(few, on=["model", "why"], how="anti", maintain_order="left")
     for (name,), part in apart.group_by(["score"], maintain_order=True) if apart.height else ():
         told = "; ".join(f"{row['model']} ({row['why']})" for row in part.head(MOST_APART).to_dicts())

@@ -63,6 +63,7 @@ def test_models_that_were_asked_something_else_are_not_ranked_with_the_others() 
         "t": "was asked questions of the same names with other types of task, chances or answers",
         "v": "was asked other variants of the same questions: repeat it in a new folder (--run)",
     }
+    assert any("left out of the ranks" in line and "d (was asked 30" in line for line in study.warnings(found))
 
 
 def test_models_that_were_measured_otherwise_are_ranked_by_behaviour_and_stability_alone() -> None:
