@@ -291,6 +291,16 @@ def factored(tmp_path: Path) -> tuple[str, str]:
     return made[0], made[1]
 
 
+def test_it_is_said_that_stories_of_unequal_sizes_count_alike(tmp_path: Path) -> None:
+    items = [make_item(n, cluster=f"demo/{max(0, n - 3)}", gold=None) for n in range(6)]  # of 4, 1 and 1 questions
+    made = []
+    for model, wrong in (("a", 0), ("b", 4)):
+        replies = {item.id: {"text": '{"answer": "tea"}' if n >= wrong else "salt"} for n, item in enumerate(items)}
+        made.append(str(run_folder(tmp_path / "runs" / model, {"vanilla": replies}, items, model)))
+    (said,) = comparison_verdicts(compare(*made))
+    assert "points (67% against 100%), stories counted alike; 0 questions gained, 4 lost." in said
+
+
 def test_each_value_has_the_difference_of_its_own_questions(factored: tuple[str, str]) -> None:
     found = compare(*factored, by=["subject"])
     table = found.by["by_subject"]

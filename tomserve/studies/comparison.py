@@ -458,7 +458,10 @@ def comparison_verdicts(comparison: Comparison) -> list[str]:
     for (strategy,), part in comparison.effects.group_by(["strategy"], maintain_order=True):
         row = part.row(-1, named=True)
         gained = f"{row['gained']:,} questions gained, {row['lost']:,} lost"
-        text = f"{_MORE[sign(row)]}: B minus A is {points(row)}; {gained}."
+        plain = (row["gained"] - row["lost"]) / row["n"]
+        counted = "stories" if row["target"] == NEW_TASKS else "stages"
+        alike = f", {counted} counted alike" if abs(row["risk_difference"] - plain) >= 0.005 else ""
+        text = f"{_MORE[sign(row)]}: B minus A is {points(row)}{alike}; {gained}."
         classes = part.head(-1).filter(pl.col("verdict").cast(pl.String).str.starts_with("B "))
         if classes.height:
             named = (f"{readable_name(name)} ({word})" for name, word in classes.select(CLASS, "verdict").iter_rows())
