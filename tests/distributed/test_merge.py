@@ -134,6 +134,15 @@ def test_an_ended_conversation_comes_first_and_then_the_older_reply(tmp_path: Pa
     assert Manifest.read(tmp_path / "both").complete is False  # type: ignore[union-attr]
 
 
+def test_what_was_refused_and_asked_again_is_not_lost_to_a_copy_from_before(tmp_path: Path) -> None:
+    refused = [parting.line(one, ONCE, 0, 0, text=None, second=1, status="http_400") for one in ITEMS]
+    again = [parting.line(one, ONCE, 0, 0, text="tea", second=9) for one in ITEMS]
+    before = parting.written(tmp_path / "before", ITEMS, refused)
+    merge((before, parting.written(tmp_path / "after", ITEMS, [*refused, *again])), tmp_path / "both")
+    assert parting.talks(tmp_path / "both").keys() == {(one, ONCE, 0, None) for one in ITEMS}
+    assert list(parting.talks(tmp_path / "both").values()) == [[*pair] for pair in zip(refused, again, strict=True)]
+
+
 def test_the_manifest_of_all_says_what_was_merged_and_who_answered(tmp_path: Path) -> None:
     sessions = [{"time": f"2026-01-0{day}T00:00:00Z", "endpoints": [f"http://{day}"]} for day in (1, 2, 3)]
     rows = parting.talk(ITEMS[0], ONCE, 0, failures=0, second=1)

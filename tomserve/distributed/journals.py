@@ -160,9 +160,9 @@ def read_journal(path: Path, asked: KnownRows, pace: PaceReporter) -> JournalInd
 def join_journals(journals: Sequence[JournalIndex]) -> tuple[list[pl.Series], int]:
     """For each journal the conversations that are taken from another one, and how many conversations have ended.
 
-    Whole conversations are taken, each from one journal: one that was ended comes before one that was not, then the one
-    with more replies, then the one whose first reply is older, then the one with more attempts, then one by the digest
-    of its rows. So joining again, or in another order, changes nothing.
+    Whole conversations are taken, each from one journal: one that was ended comes before one that was not, of these the
+    one with more replies, then the one whose first reply is older, then the one with more rows, which was asked again,
+    then one by the digest of its rows. So joining again, or in another order, changes nothing.
     """
     if not journals:
         return [], 0
@@ -171,7 +171,7 @@ def join_journals(journals: Sequence[JournalIndex]) -> tuple[list[pl.Series], in
     unfinished = pl.col("ended") == 0
     order = {"key": False, "ended": True, "replies": True, "first": False, "tries": True, "mix": True, "source": False}
     chosen = (
-        several.with_columns(pl.when(unfinished).then(name).otherwise(0).alias(name) for name in ("replies", "tries"))
+        several.with_columns(pl.when(unfinished).then("replies").otherwise(0).alias("replies"))
         .sort(list(order), descending=list(order.values()))
         .unique("key", keep="first", maintain_order=True)
     )
