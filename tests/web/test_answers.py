@@ -236,6 +236,16 @@ def test_a_page_has_the_counts_of_all_answers_and_beginnings_of_replies(example:
     assert page.total == len(example)
 
 
+def test_what_another_tool_graded_is_right_or_wrong_though_no_answer_is_known(tmp_path: Path, cli) -> None:
+    rows = "id,asked,text,target,correct\n1,One?,x,a,1\n2,Two?,y,b,0\n"
+    (tmp_path / "graded.csv").write_text(rows, encoding="utf-8")
+    cli("import", "csv", tmp_path / "graded.csv", "--model", "m", "--task", "t", "--run", "graded")
+    made("answers", "graded")
+    page = answer_index.page_of(runs_root() / "graded", Filters())
+    assert page is not None
+    assert [row["outcome"] for row in page.rows] == ["right", "wrong"]
+
+
 @pytest.mark.usefixtures("example")
 def test_before_and_after_follow_the_filters() -> None:
     filters = Filters(outcome="wrong", sort="answer", down=True)

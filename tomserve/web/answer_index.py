@@ -31,7 +31,7 @@ from tomserve.scoring.metrics import BEGINNING
 from tomserve.scoring.responses import ResponseFile
 from tomserve.scoring.score import sample_of
 from tomserve.scoring.table import COLUMNS
-from tomserve.studies.answer_rows import ORIGINAL
+from tomserve.studies.answer_rows import ORIGINAL, is_answered
 from tomserve.web import background
 from tomserve.web.background import Result
 
@@ -139,7 +139,7 @@ def _join_scores(rows: pl.DataFrame, scores: pl.DataFrame, items: pl.DataFrame) 
         .then(pl.lit("sample"))
         .when(pl.col("correct").fill_null(False))
         .then(pl.lit("right"))
-        .when(pl.col("answer").is_not_null())
+        .when(is_answered())
         .then(pl.lit("wrong"))
         .otherwise(pl.lit("none"))
     )

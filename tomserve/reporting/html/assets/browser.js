@@ -45,11 +45,13 @@
   const betweenModels = flips((row) => rows.strategy[row]);
 
   /* Filters */
+  /* Another tool's grade counts as read, though it may not say the answer. */
+  const unread = (row) => !rows.right[row] && rows.answer[row] < 0 && word(rows.status[row]) !== "ok";
   const NAMES = data.labels; /* factor -> its name on the page, as the study says */
   const OUTCOMES = {
     right: (row) => rows.right[row] === 1,
     wrong: (row) => rows.right[row] === 0,
-    "no answer": (row) => rows.answer[row] < 0,
+    "no answer": unread,
   };
   const FLIPS = {
     "between strategies": betweenStrategies,
@@ -142,7 +144,7 @@
   };
   const outcome = (row) => (rows.right[row]
     ? make("span", { class: "right" }, "✓ right")
-    : make("span", { class: "wrong" }, rows.answer[row] < 0 ? `✗ ${readable(word(rows.status[row]))}` : "✗ wrong"));
+    : make("span", { class: "wrong" }, unread(row) ? `✗ ${readable(word(rows.status[row]))}` : "✗ wrong"));
   const breaks = (row) => {
     if (rows.kind[row] < 0) return rows.chain[row] >= 0 ? "proper" : "";
     return readable(word(rows.kind[row])) + (rows.break[row] > 0 ? `, sentence ${rows.break[row]}` : "");
