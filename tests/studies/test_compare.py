@@ -468,6 +468,18 @@ def test_a_plan_is_for_the_questions_that_would_be_drawn() -> None:
     part = planning.draw_items(asked, None, 50, ["perturbation=none"])
     assert {one.factors["perturbation"] for one in part} == {"none"}
     assert 0 < len(part) <= 50
+    plain = replace(asked, usual=("perturbation=none",))  # what a user asks for stands in the place of what is usual
+    assert len(planning.draw_items(plain, None, None, ["all"])) == 1088
+    few = plan_study(asked, None, ("vanilla",), items=planning.draw_items(asked, None, 40)).comparisons
+    assert few.filter(comparison="all perturbations against none")["units"].item() == "2 stages", "a third lacks none"
+
+
+def test_a_plan_draws_questions_and_asks_their_variants_beside_them(tmp_path: Path) -> None:
+    told = [make_item(id=f"q{n}", cluster=f"q{n}") for n in range(4)]
+    every = [*told, *(one.model_copy(update={"id": f"{one.id}/t4", "base": one.id}) for one in told)]
+    write_items(tmp_path / "items.jsonl", every)
+    drawn = planning.draw_items(benchmarks.get("items"), tmp_path / "items.jsonl", 3)
+    assert (len(drawn), sum(one.base is None for one in drawn)) == (6, 3)
 
 
 def test_a_pilot_study_tells_the_spread(tmp_path: Path, cli: Cli) -> None:

@@ -134,11 +134,15 @@ def plan_study(
 def draw_items(
     benchmark: Benchmark, path: Path | None, limit: int | None, conditions: Sequence[str] = ()
 ) -> list[Item]:
-    """The items that a study would ask, as `eval` and `dataset questionnaire` draw them. conditions: ``factor=value``.
-    Raises ConfigError or ContentError where items cannot be loaded, or none meets the conditions."""
-    every = list(benchmark.items(path))
+    """The items that a study would ask, as `eval` and `dataset questionnaire` draw them: the limit counts questions, and
+    variants that came with them are asked beside theirs. conditions: ``factor=value``; the benchmark's own where none
+    are given. Raises ConfigError or ContentError where items cannot be loaded, or none meets the conditions."""
+    every = list(benchmark.items(path, where=benchmarks.ALL))
     draw = benchmarks.draw_of(benchmark, {item.benchmark for item in every})
-    return limit_items(list(where(every, conditions)) if conditions else every, limit, draw)
+    questions = where((item for item in every if item.base is None), benchmark.conditions(conditions))
+    chosen = limit_items(list(questions), limit, draw)
+    asked = {item.id for item in chosen}
+    return [*chosen, *(item for item in every if item.base in asked)]
 
 
 def _units(items: list[Item], strategies: int) -> list[tuple[str, str, int]]:
@@ -152,12 +156,13 @@ def _units(items: list[Item], strategies: int) -> list[tuple[str, str, int]]:
             stages.setdefault(name, set()).add(str(item.factors["stage"]))
     clusters = len({item.cluster for item in items})
     every = set().union(*stages.values()) if stages else set()
+    perturbed = [there for name, there in stages.items() if name != NO_PERTURBATION]
     found = []
     for name in tasks:
         if name not in ("", NO_PERTURBATION) and NO_PERTURBATION in stages:
             found.append((_against(name), "stages", len(stages[name] & stages[NO_PERTURBATION])))
     if NO_PERTURBATION in stages and len(tasks) > 1:
-        found.append((ALL, "stages", len(every)))
+        found.append((ALL, "stages", len(stages[NO_PERTURBATION] & set().union(*perturbed))))
     if strategies > 1:
         unit, counted = ("stages", stages) if every else ("tasks", tasks)
         found += [(f"{PROMPTING}{name}", unit, len(counted[name])) for name in tasks if name]
