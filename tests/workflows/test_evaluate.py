@@ -23,6 +23,7 @@ from tests.helpers import endpoints
 from tests.helpers.command import journal
 from tests.helpers.endpoints import ENDINGS, PROVIDERS, Behaviour, Server, items
 from tests.helpers.examples import copied_example
+from tests.helpers.talking import write_strategy
 from tomserve.engine import retry
 from tomserve.errors import ConfigError, RunMismatchError, ServerError
 from tomserve.runs.planning import EvalOptions
@@ -208,7 +209,7 @@ TOLD = {
         "context": (True, "8,192 tokens"),
         "prompts": (True, "no sign"),
         "replies": (True, "8 of 8"),
-        "speed": (True, "answers and .* reply tokens a second, 8 at a time"),
+        "speed": (True, "replies and .* reply tokens a second, 8 at a time"),
         "cost": (True, "all of items: 12 requests"),
     },
     "a temperature and a schema that is not kept": {
@@ -239,6 +240,15 @@ def test_what_is_told(name: str, endpoint: Endpoint, tmp_path: Path, monkeypatch
         assert found[what].holds is holds, found
         assert re.search(said, found[what].said), found[what]
     assert ("evaluation" in found) == ("evaluation" in TOLD[name])
+
+
+def test_turns_of_a_conversation_are_requests_and_no_questions(endpoint: Endpoint, tmp_path: Path) -> None:
+    path, two = tmp_path / "items.jsonl", write_strategy(tmp_path / "two", 2)
+    path.write_bytes(b"".join(item.to_json() + b"\n" for item in items()))
+    options = EvalOptions("items", path=path, strategies=(str(two),), base_urls=(endpoint.url,))
+    found = {one.what: one.said for one in check_endpoint(options)}
+    assert found["replies"].startswith("8 of 8 questions")
+    assert found["cost"].startswith("all of items: 24 requests")
 
 
 def test_the_command_fails_where_no_evaluation_could_be_run(endpoint: Endpoint, cli, items_file: Path) -> None:

@@ -206,23 +206,34 @@ PACKED = 0.13  # what is left of a journal that is packed, as a share
 
 
 def measure_load(questions: Questions, requests: int | None = None) -> Workload:
-    """What an evaluation asks, measured on its prompts; of conversations only the first request is known.
+    """What an evaluation asks, measured on its prompts. Of conversations only the first prompts are known; later ones
+    are taken to be like these, and a program to ask no more than it begins with.
 
     requests: how many there are to be, with prompts like these; None for as many as these. A reply is expected to have
     one in EXPECTED of the tokens that it may have. Raises ContentError where a prompt cannot be rendered.
     """
-    costs = [measure_prompts(questions.items, strategy) for strategy in questions.strategies]
-    (tokens,) = count_tokens(costs, [0] * len(questions.items), 1, questions.repeats)
-    own = len(questions.items) * len(questions.strategies) * questions.repeats
+    items, repeats = questions.items, questions.repeats
+    own, first, tokens = 0, len(items) * repeats, np.zeros(3)
+    for strategy in questions.strategies:
+        cost = measure_prompts(items, strategy)
+        asked = max(cost.requests, len(items) * (strategy.turns or 1)) * repeats
+        own += asked
+        tokens += np.array(count_tokens([cost], [0] * len(items), 1, repeats)[0]) * asked / first
+    prompt, shared, reply = map(float, tokens)
     names = " and ".join(strategy.name for strategy in questions.strategies)
+    later = ""
+    if any(strategy.is_multi_turn for strategy in questions.strategies):
+        fewest = any(strategy.turns is None for strategy in questions.strategies)
+        later = "; prompts of later turns are taken to be like the first ones"
+        later += ", and a program may ask more than it begins with" * fewest
     return Workload(
         requests or own,
-        tokens.prompt_tokens / own,
-        max(1.0, tokens.reply_tokens / own / EXPECTED),
-        tokens.shared_tokens / max(1, tokens.prompt_tokens),
-        own / len(questions.items),
-        f"measured on {own:,} prompts of {names} at {BYTES_A_TOKEN} bytes a token; of the tokens that a reply may have "
-        f"one in {EXPECTED} is expected",
+        prompt / own,
+        max(1.0, reply / own / EXPECTED),
+        shared / max(1.0, prompt),
+        own / len(items),
+        f"measured on {first * len(questions.strategies):,} prompts of {names} at {BYTES_A_TOKEN} bytes a token{later}"
+        f"; of the tokens that a reply may have one in {EXPECTED} is expected",
     )
 
 
@@ -238,7 +249,8 @@ def estimate_cost(load: Workload, nodes: Nodes) -> list[Figure]:
     asked = load.requests * (1 + nodes.lost)
     parts = advise_parts(load.requests, nodes, rate)
     starts = math.ceil(parts / nodes.nodes)
-    hours = asked / (rate * nodes.nodes) / 3600 + starts * nodes.start_minutes / 60
+    asking = asked / (rate * nodes.nodes) / 3600
+    hours = asking + starts * nodes.start_minutes / 60
     rows = math.ceil(load.requests / parts)
     dividing, analysing, merging = _single_core_steps(load)
     return [
@@ -262,7 +274,7 @@ def estimate_cost(load: Workload, nodes: Nodes) -> list[Figure]:
             f"{count_noun(nodes.nodes, 'node')} of {len(gpus)} {gpus[0].name} for that time",
             ("--gpus",),
         ),
-        _cache(load, nodes, hours, len(gpus)),
+        _cache(load, nodes, asking, len(gpus)),
         Figure(
             "parts",
             parts,
@@ -325,10 +337,11 @@ def _requests(load: Workload) -> Figure:
     )
 
 
-def _cache(load: Workload, nodes: Nodes, hours: float, gpus: int) -> Figure:
+def _cache(load: Workload, nodes: Nodes, asking: float, gpus: int) -> Figure:
+    """asking: hours of all nodes, without those in which their servers start."""
     without = load.prompt_tokens + nodes.reply_weight * load.reply_tokens
     share = load.shared * load.prompt_tokens / without
-    saved = hours * nodes.nodes * gpus * (without / load.work(nodes.reply_weight) - 1)
+    saved = asking * nodes.nodes * gpus * (without / load.work(nodes.reply_weight) - 1)
     return Figure(
         "prefix cache",
         share,

@@ -134,9 +134,9 @@ def plan_study(
 def draw_items(
     benchmark: Benchmark, path: Path | None, limit: int | None, conditions: Sequence[str] = ()
 ) -> list[Item]:
-    """The items that a study would ask, as `eval` and `dataset questionnaire` draw them: the limit counts questions, and
-    variants that came with them are asked beside theirs. conditions: ``factor=value``; the benchmark's own where none
-    are given. Raises ConfigError or ContentError where items cannot be loaded, or none meets the conditions."""
+    """The items that a study would ask, as `eval` and `dataset questionnaire` draw them: the limit counts questions,
+    beside which the variants that came with them are asked. conditions: ``factor=value``; the benchmark's own where
+    none are given. Raises ConfigError or ContentError where items cannot be loaded, or none meets the conditions."""
     every = list(benchmark.items(path, where=benchmarks.ALL))
     draw = benchmarks.draw_of(benchmark, {item.benchmark for item in every})
     questions = where((item for item in every if item.base is None), benchmark.conditions(conditions))

@@ -155,24 +155,24 @@ def _ask(plan: Plan) -> Iterator[Finding]:
         result = evaluate(options, watch)
         (gaps,) = missing_data.gaps_of_source(result.folder, scores_of(result.folder))
     rows = [row for row in watch.rows if row["status"] in ANSWERS]
-    read = len(rows) - gaps.unread
+    read = gaps.replies - gaps.unread
     why = "".join(f"; {said}" for said in gaps.cause_sentences())
     yield Finding(
         "replies",
-        True if read == len(watch.rows) else None if read else False,
-        f"{read} of {len(watch.rows)} questions got a readable answer{why}",
+        True if read == gaps.answered else None if read else False,
+        f"{read} of {gaps.answered} questions got a readable answer{why}",
     )
     if rows and watch.seconds > 0:
         tokens = [(row.get("usage") or {}).get("completion") for row in rows]
         known = [count for count in tokens if count is not None]
         rate, speed = len(rows) / watch.seconds, sum(known) / watch.seconds
-        said = f"{rate:,.1f} answers and {speed:,.0f} reply tokens a second, {ASKED} at a time"
+        said = f"{rate:,.1f} replies and {speed:,.0f} reply tokens a second, {ASKED} at a time"
         yield Finding("speed", True, said)
         yield _estimate(plan, rate, sum(known) / len(known) if known else None)
 
 
 def _estimate(plan: Plan, rate: float, reply: float | None) -> Finding:
-    """What asking the whole benchmark takes. rate: answers a second. reply: tokens of a reply; None where not known."""
+    """What asking the whole benchmark takes. rate: replies a second. reply: tokens of a reply; None where not known."""
     load = measure_load(plan.questions)
     prompts, replies = load.requests * load.prompt_tokens, load.requests * (reply or load.reply_tokens)
     return Finding(
