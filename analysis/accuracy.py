@@ -16,7 +16,7 @@ from tomserve.scoring.metrics import BEGINNING
 from tomserve.scoring.score import SAMPLED
 from tomserve.stats.clustered import repeated_share, sums_mean
 from tomserve.studies import Excerpt, Study, baselines
-from tomserve.studies.answer_rows import BASELINE, REQUIRED, prepare_rows, split_by
+from tomserve.studies.answer_rows import BASELINE, REQUIRED, name_apart, prepare_rows, split_by
 from tomserve.studies.breakdowns import ARM, Counter, Rows, RuleCounter, Tally, count_files
 from tomserve.studies.noise import noise_columns
 from tomserve.studies.phrases import PHRASES
@@ -140,7 +140,7 @@ def file_rows(scores: pl.LazyFrame) -> pl.DataFrame:
     """The prepared rows of a score table with the columns that `count_tables` needs."""
     computed = [name for name in scores.collect_schema().names() if name.startswith(BEGINNING)]
     columns = (*REQUIRED, *computed, *baselines.RuleKinds.of(scores).columns, *sample_columns(scores))
-    return prepare_rows(scores, columns).collect(engine="streaming")
+    return prepare_rows(name_apart(scores, ("cluster",)), columns).collect(engine="streaming")
 
 
 def count_tables(rows: Rows, kinds: baselines.RuleKinds, intervals: str) -> dict[str, pl.DataFrame]:

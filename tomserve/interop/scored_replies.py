@@ -214,12 +214,12 @@ class RightReplies:
     by the share of these that is right."""
 
     right: dict[str, list[float]] = field(default_factory=dict)
-    clusters: dict[str, str] = field(default_factory=dict)
+    clusters: dict[str, tuple[str, str]] = field(default_factory=dict)  # each with its benchmark
 
     def add(self, one: ScoredReply) -> None:
         """Count a reply."""
         self.right.setdefault(one.item.id, []).append(float(one.score["correct"]))
-        self.clusters[one.item.id] = one.item.cluster
+        self.clusters[one.item.id] = one.item.benchmark, one.item.cluster
 
     @property
     def repeats(self) -> int:
@@ -231,9 +231,9 @@ class RightReplies:
         """The share of each question."""
         return [sum(found) / len(found) for found in self.right.values()]
 
-    def by_cluster(self) -> dict[str, list[float]]:
+    def by_cluster(self) -> dict[tuple[str, str], list[float]]:
         """The shares of the questions of each cluster."""
-        found: dict[str, list[float]] = {}
+        found: dict[tuple[str, str], list[float]] = {}
         for item, share in zip(self.right, self.shares, strict=True):
             found.setdefault(self.clusters[item], []).append(share)
         return found
