@@ -28,6 +28,7 @@ from tomserve.studies.presentation import (
     cell_of,
     interval_cell,
     percent,
+    several,
 )
 from tomserve.studies.study import accuracy_marks, frames_of, tables_by_model
 from tomserve.studies.texts import Texts
@@ -43,7 +44,7 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
     kinds = baselines.RuleKinds.of(scores)
     rows = scores.sort("model", "strategy", "item").collect()
     own: dict[str, list[Record]] = {"cells": [], "surface": [], "rounds": []}
-    for key, part in split_by(rows, ("benchmark", "model", "strategy")):
+    for key, part in split_by(rows, _WHO):
         factors = find_design(str(key["benchmark"])).factors
         levels = level_rows(part, factors)
         found = estimate_cells(levels, factors, kinds.columns)
@@ -52,8 +53,10 @@ def tables(scores: pl.LazyFrame, intervals: str) -> dict[str, pl.DataFrame]:
             surface = estimate_surface(levels, factors, parse_cell(found[0]["cell"]))
             own["surface"] += [{**key, **one} for one in surface]
         own["rounds"] += [{**key, **one} for one in _rounds(levels)]
-    drawn = rows.filter(pl.col(PART) == RANDOM)
-    asked, _ = baselines.rows_with_rules((drawn if drawn.height else rows).lazy(), {})
+    # While a search is not finished, those of its first round alone were drawn without a look at any answer.
+    drawn = pl.col(PART) == RANDOM
+    first = (pl.col(ROUND).cast(pl.Int64) == 0) & (pl.col(PART) == SEARCH)
+    asked, _ = baselines.rows_with_rules(rows.filter(drawn | (first & ~drawn.any().over(_WHO))).lazy(), {})
     return frames_of({"accuracy": baselines.shares_by(asked, (), kinds, intervals, brief=False), **own})
 
 
@@ -65,6 +68,9 @@ def _finding(row: Mapping[str, Any]) -> str:
     return f"{begins} {row['where']}: {shares}{beside}"
 
 
+_WHO = ("benchmark", "model", "strategy")
+
+
 def summary(tables: Tables) -> list[Excerpt]:
     """What the terminal prints: the cells and the rounds."""
     found = []
@@ -72,9 +78,11 @@ def summary(tables: Tables) -> list[Excerpt]:
         named = {"searched": "search", "elsewhere": "others", "best_rule_accuracy": "baseline", "twin": "twin"}
         search, *beside = (cell_of(name, short) for name, short in named.items())
         columns = (pl.col("cell"), search, interval_cell("confirmed", "ci_low", "ci_high", "fresh [95%]"), *beside)
-        found.append(Excerpt("weakest cells, on fresh questions", frame.select(*columns), ("cells",)))
+        shown = frame.select(*several(frame, *_WHO), *columns)
+        found.append(Excerpt("weakest cells, on fresh questions", shown, ("cells",)))
     if (frame := tables.get("rounds", pl.DataFrame())).height:
-        found.append(Excerpt("rounds", frame.select("round", "questions", cell_of("accuracy")), ("rounds",)))
+        shown = frame.select(*several(frame, *_WHO), "round", "questions", cell_of("accuracy"))
+        found.append(Excerpt("rounds", shown, ("rounds",)))
     return found
 
 
@@ -91,8 +99,9 @@ def verdicts(tables: Tables, context: Context) -> Sequence[Verdict]:
     for model, own in tables_by_model(tables):
         rows = own["cells"].to_dicts() if "cells" in own else []
         weak = [row for row in rows if row["weak"]]
-        said = weak[0]["finding"].removeprefix("fails ") if weak else "Nowhere clearly"
-        said = f"{capitalize_first(said)}{f'; and in {len(weak) - 1} more' if len(weak) > 1 else ''}"
+        more = len({row["cell"] for row in weak}) - 1  # which several strategies may fail
+        said = weak[0]["finding"].removeprefix("fails ") if weak else "Nowhere clearly" if rows else "Not known yet"
+        said = f"{capitalize_first(said)}{f'; and in {more} more' if more > 0 else ''}"
         grounds = tuple((row["strategy"], f"{row['finding']}; {_beside(row)}.") for row in rows)
         card = Card("Where does it break?", said, BAD if weak else OPEN, grounds, TEXTS["about"])
         lead = tuple(row["finding"] for row in weak) or (TEXTS["nothing"] if rows else TEXTS["unfinished"],)

@@ -9,7 +9,8 @@ import pytest
 from tests.weakness.designs import DESIGN, FACTORS, weak_in
 from tomserve.errors import ConfigError
 from tomserve.items import Item
-from tomserve.weakness.design import Cell, write_cell
+from tomserve.studies import compute
+from tomserve.weakness.design import DESIGNS, Cell, write_cell
 from tomserve.weakness.estimate import Record, count_random, estimate_cells, estimate_surface, level_rows
 from tomserve.weakness.model import Cells, fit, scan
 from tomserve.weakness.rounds import CONFIRMED, PART, RANDOM, SEARCH, TWIN, Search, SearchSettings
@@ -67,6 +68,19 @@ def test_a_known_weak_cell_is_found_and_confirmed(weak: dict[str, str]) -> None:
     assert first["diff_low"] < first["difference"] < first["diff_high"] < 0
     assert first["random_needed"] > 0
     assert first["asked"] <= SETTINGS.budget
+
+
+def test_the_accuracy_of_an_unfinished_search_is_that_of_its_random_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later rounds ask where the model seems weak, and say nothing of all questions; nor is it known where it breaks."""
+    monkeypatch.setitem(DESIGNS, "worlds", DESIGN)
+    answer = weak_in(colour="red", size="big")
+    begun, more = asked(answer)[:2]
+    rows = [{"item": one.id, "correct": answer(one), **one.factors} for one in [*begun, *more]]
+    who = {"benchmark": "worlds", "model": "m", "strategy": "vanilla", "status": "ok", "answer": "tea"}
+    made = compute(pl.DataFrame([{**who, **row} for row in rows], infer_schema_length=None), "search")
+    right = sum(map(answer, begun))
+    assert made.tables["accuracy"].select("correct", "total").row(0) == (right, 48)
+    assert [card.verdict for card in made.verdicts()[0].cards] == ["Not known yet"]
 
 
 def test_where_nothing_is_weak_nothing_is_called_weak() -> None:

@@ -153,10 +153,13 @@ def shard_lines(shards: Shards) -> list[str]:
     largest = max(weights) / mean if mean else 1.0
     whole = _sum(shards)
     lost = max(0, shards.shared_tokens - whole.shared_tokens) / max(1, whole.prompt_tokens)
+    several = [sanitize(name) for name, one in shards.strategies.items() if one.turns != 1]
+    first = f"requests and tokens are those of first turns: {', '.join(several)} may take several for each question"
     return [
         f"the largest part is {largest:.3f} times the mean; dividing costs {lost:.2%} of the prompt tokens, which "
         "parts cannot share",
         f"work: prompt tokens that are not shared, and one in {EXPECTED} of the tokens that replies may have",
+        *([first] if several else []),
     ]
 
 
