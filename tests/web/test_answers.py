@@ -27,6 +27,7 @@ from tomserve.studies.comparison import comparison_verdicts
 from tomserve.web import analyses, answer_index, answers
 from tomserve.web.answer_index import NONE, Filters
 from tomserve.web.background import Result
+from tomserve.web.routes import runs
 
 ITEM = "C1/add_unrelated_information/informed_protagonist/belief/swapped"
 
@@ -237,13 +238,17 @@ def test_a_page_has_the_counts_of_all_answers_and_beginnings_of_replies(example:
 
 
 def test_what_another_tool_graded_is_right_or_wrong_though_no_answer_is_known(tmp_path: Path, cli) -> None:
-    rows = "id,asked,text,target,correct\n1,One?,x,a,1\n2,Two?,y,b,0\n"
+    rows = "id,asked,text,target,correct,repeat\n1,One?,x,a,0,0\n1,One?,y,a,1,1\n1,One?,z,a,1,2\n2,Two?,y,b,0,0\n"
     (tmp_path / "graded.csv").write_text(rows, encoding="utf-8")
     cli("import", "csv", tmp_path / "graded.csv", "--model", "m", "--task", "t", "--run", "graded")
+    with pytest.raises(NoSuchAnswerError, match="still being made"):  # it is not known yet which sample counts
+        answer("graded", "t/1", "imported")
     made("answers", "graded")
     page = answer_index.page_of(runs_root() / "graded", Filters())
     assert page is not None
-    assert [row["outcome"] for row in page.rows] == ["right", "wrong"]
+    assert [row["outcome"] for row in page.rows] == ["sample", "right", "sample", "wrong"]
+    assert answer("graded", "t/1", "imported").sample == 1
+    assert ["sample=" in runs._link("graded", row) for row in page.rows] == [True, True, True, False]
 
 
 @pytest.mark.usefixtures("example")

@@ -53,6 +53,8 @@ def prompts_of(manifest: Manifest, item: Item, rows: Sequence[Mapping[str, Any]]
     name, sample = str(rows[0].get("strategy")), sample_of(rows[0])
     if any(isinstance(row.get("person"), str) for row in rows):
         return (), "A person was asked, by a form."
+    if manifest.foreign is not None:
+        return (), "Another tool asked; what it sent is only known as far as the question and the story show it."
     asked = manifest.strategies.get(name)
     strategy = None if asked is None else _strategy(name, asked, manifest)
     if strategy is None:
@@ -194,7 +196,7 @@ def answer(folder: Path, item: str, strategy: str, sample: int | None = None, mo
     item = nfc(item)
     index = index_of(folder)
     if index is None or index.error:
-        return _scan_journal(folder, run, manifest, (item, strategy, sample or 0), index)
+        return _scan_journal(folder, run, manifest, (item, strategy, sample), index)
     wanted = pl.col("item") == item
     same = files.scan_parquet(index.folder / ANSWERS).filter(wanted).drop("reply").head(RELATED * 5).collect()
     found = same.filter((pl.col("strategy") == strategy) & _is("sample", sample) & _is("model", model))
@@ -257,13 +259,14 @@ def _none(run: str, item: str, strategy: str) -> NoSuchAnswerError:
 
 
 def _scan_journal(
-    folder: Path, run: str, manifest: Manifest, asked: tuple[str, str, int], index: Result | None
+    folder: Path, run: str, manifest: Manifest, asked: tuple[str, str, int | None], index: Result | None
 ) -> Answer:
     item, strategy, sample = asked
     rows = [row for row in _rows(journal.journal_path(folder)) if _asks(row, item, strategy)]
-    own = [row for row in rows if sample_of(row) == sample]
-    if not own:
-        if journal.has_journal(folder) and journal.file_size(folder / runfolder.JOURNAL) > SCANNED:
+    own = [row for row in rows if sample_of(row) == (sample or 0)]
+    unclear = sample is None and len(own) < len(rows)  # which of the samples counts
+    if not own or unclear:
+        if unclear or (journal.has_journal(folder) and journal.file_size(folder / runfolder.JOURNAL) > SCANNED):
             why = index.error if index is not None else "the index of its answers is still being made; look again soon"
             raise NoSuchAnswerError(f"{run}: {why}")
         raise _none(run, item, strategy)
@@ -278,7 +281,9 @@ def _scan_journal(
     model = str(reply.get("model") or manifest.model)
     score = _score_of(run, manifest, question, reply, model)
     replies = tuple(last[turn] for turn in sorted(last))
-    return _answer_of(Answer(run, strategy, model, sample, question, reply, score, None, replies, ()), folder, manifest)
+    return _answer_of(
+        Answer(run, strategy, model, sample or 0, question, reply, score, None, replies, ()), folder, manifest
+    )
 
 
 def _asks(row: Any, item: str, strategy: str) -> bool:

@@ -266,7 +266,12 @@ def list_answers(request: Request, line: VisibleRun) -> HTMLResponse:
 
 
 def _link(quoted: str, row: Mapping[str, Any], filters: Filters | None = None) -> str:
-    asked = [(name, str(row[name])) for name in ("item", "strategy", "sample", "model") if row.get(name)]
+    # Without a sample the address is that of the one that counts, which need not be the first.
+    asked = [
+        (name, str(row[name]))
+        for name in ("item", "strategy", "sample", "model")
+        if row.get(name) or (name == "sample" and row.get("outcome") == "sample")
+    ]
     more = [] if filters is None else [(f"in.{name}", value) for name, value in _pairs(filters)]
     return f"/answer/{quoted}?{urlencode([*asked, *more])}"
 
