@@ -140,7 +140,7 @@ def file_rows(scores: pl.LazyFrame) -> pl.DataFrame:
     """The prepared rows of a score table with the columns that `count_tables` needs."""
     computed = [name for name in scores.collect_schema().names() if name.startswith(BEGINNING)]
     columns = (*REQUIRED, *computed, *baselines.RuleKinds.of(scores).columns, *sample_columns(scores))
-    return prepare_rows(name_apart(scores, ("cluster",)), columns).collect(engine="streaming")
+    return prepare_rows(name_apart(scores, ("item", "cluster")), columns).collect(engine="streaming")
 
 
 def count_tables(rows: Rows, kinds: baselines.RuleKinds, intervals: str) -> dict[str, pl.DataFrame]:

@@ -163,6 +163,8 @@ def test_a_score_table_has_a_report_that_says_what_it_cannot_show(example: Path,
     least = pl.DataFrame({"model": "m", "strategy": "s", "item": ["a", "b"], "status": "ok", "correct": [True, False]})
     least.write_csv(table)  # as another tool may write it
     assert data_of(write_report([str(table)]).read_text())["tables"]["accuracy"]
+    least.with_columns(kind=pl.Series(["x", None])).write_csv(table)
+    assert "--by kind: 1 of 2 questions have no value of it" in write_report([str(table)], by=["kind"]).read_text()
 
 
 def test_other_benchmarks_get_what_their_study_has(tmp_path: Path) -> None:

@@ -70,8 +70,9 @@ def test_stories_and_questions_of_two_benchmarks_that_share_their_names_are_told
     both = [scored(benchmark=pl.lit(name), item=name + pl.col("item"), run=pl.lit(name), **told) for name, _ in names]
     found = analyze(pl.concat(both), "behaviour", by=["kind"])["effects_by_kind"]
     assert found["units"].to_list() == [2 * CLUSTERS] * 2
-    one = pl.concat(both).with_columns(run=pl.lit("one"))
-    assert set(analyze(one, "accuracy")["accuracy"]["tasks"]) == {2 * CLUSTERS}
+    whole = compute(pl.concat(both).with_columns(run=pl.lit("r")), "accuracy")
+    assert whole.tables["accuracy"]["tasks"].to_list() == [2 * CLUSTERS] * 2
+    assert whole.warnings[0].startswith("m: questions of several benchmarks are counted together (bigtom, tomi); --by")
 
 
 def test_variants_are_counted_by_their_kind_alone() -> None:

@@ -26,6 +26,7 @@ from tests.helpers.reports import run_folder
 from tests.helpers.talking import FAN_OUT, write_strategy
 from tomserve import benchmarks
 from tomserve.benchmarks.perturbed.stages import PERTURBATIONS
+from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError
 from tomserve.items import Item, write_items
 from tomserve.items.draw import limit_items
@@ -114,6 +115,15 @@ def test_score_tables_compare_too_but_not_several_models(tmp_path: Path) -> None
     assert said.startswith("not all models were asked the same benchmark (reference: perturbed; two: mine)")
     with pytest.raises(ConfigError, match="no question in common"):
         compare(paths["one"], paths["other"], common=True)
+
+
+def test_runs_that_were_asked_otherwise_are_told_by_their_names_below_the_folder_of_runs(cli: Cli) -> None:
+    for name, changes in (("one", {}), ("two", {"sampling": {"temperature": 0.7, "seed": 0}})):
+        change_manifest(copied_run(runs_root() / name / "part"), **changes)
+    told = cli("analyze", "one/part", "two/part", "--label", "two/part=other").err
+    assert "perturbed by cot, perturbed by vanilla: not to be set beside one/part, nor ranked with it: two/part" in told
+    assert "two/part was sampled at temperature 0.7 instead of 0.0: repeat with the same" in told
+    assert "counted as one model" not in told
 
 
 def test_a_plan_counts_requests_and_what_can_be_found() -> None:

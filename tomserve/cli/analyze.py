@@ -293,7 +293,7 @@ def report(
     sources = score.list_inputs(runs or (None,))
     if out is not None:
         output_path.check_output(out, *sources, own=("report.html",))
-    score.load_sources(runs or (None,))
+    score.load_sources(runs or (None,), label or [])
     if out is None and runs and len(runs) == 1 and (parts := score.find_parts(runs[0])) is not None:
         out = parts / "report.html"
     path = write_report(runs or (None,), out, intervals, label or [], study, by=by or ())

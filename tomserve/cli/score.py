@@ -17,7 +17,7 @@ from tomserve import benchmarks
 from tomserve.cli.options import console
 from tomserve.cli.output import tell_unread, warn, warn_gaps
 from tomserve.content import files, output_path
-from tomserve.content.paths import PARTS_ENDING
+from tomserve.content.paths import PARTS_ENDING, run_name
 from tomserve.content.text import say
 from tomserve.content.validation import is_own_dataset
 from tomserve.errors import ConfigError, one_of
@@ -39,6 +39,7 @@ from tomserve.scoring.table import (
 )
 from tomserve.studies import Analysis, comparison, compute, missing_data, noise, relabel, study_of_manifests
 from tomserve.studies.analysis import compute_files
+from tomserve.studies.comparability import unlike_notes
 from tomserve.studies.missing_data import UnreadReplies
 
 if TYPE_CHECKING:
@@ -216,9 +217,9 @@ class LoadedScores(NamedTuple):
     named: str | None
 
 
-def load_sources(runs: Sequence[str | None]) -> LoadedScores:
-    """The scores of runs and score tables in one table, after warnings of what is lacking of each, and of runs that
-    are counted as one model."""
+def load_sources(runs: Sequence[str | None], labels: Sequence[str] = ()) -> LoadedScores:
+    """The scores of runs and score tables in one table, after warnings of what is lacking of each, of runs that are
+    counted as one model, and of those that may not stand beside others. labels: texts RUN=NAME that rename models."""
     frames, manifests, lacking = [], {}, []
     for run in runs:
         if (tables := find_tables(run)) is not None:
@@ -230,9 +231,9 @@ def load_sources(runs: Sequence[str | None]) -> LoadedScores:
         frames.append(load_scores(None if run is None else str(run), note=warn))
         lacking += warn_gaps(source, frames[-1])
         if isinstance(source, Path):
-            manifests[source.resolve().name] = read_manifest(source) or {}
-    scores = comparison.combine_scores(frames)
-    for said in comparison.same_model_notes(scores, manifests):
+            manifests[run_name(source)] = read_manifest(source) or {}
+    scores = relabel(comparison.combine_scores(frames), labels)
+    for said in (*comparison.same_model_notes(scores, manifests), *unlike_notes(scores, manifests)):
         warn(said)
     return LoadedScores(
         scores, lacking, study_of_manifests(manifests.values()) if len(manifests) == len(runs) else None
@@ -251,12 +252,12 @@ def analyze_sources(
             lacking = warn_lacking(tables)
             files = [tables.scan([path]) for path in tables.files]
             return compute_files(files, study, intervals, by, note=warn), lacking
-    scores, lacking, named = load_sources(runs)
+    scores, lacking, named = load_sources(runs, labels)
     if scores.is_empty():
         raise ConfigError(
             f"{', '.join(map(str, runs)) if runs != (None,) else 'the newest run'}: nothing was answered yet"
         )
-    return compute(relabel(scores, labels), study, intervals, by, named=named), lacking
+    return compute(scores, study, intervals, by, named=named), lacking
 
 
 def list_inputs(runs: Sequence[str | None]) -> list[Path]:

@@ -41,6 +41,7 @@ from tomserve.runs.manifest import Manifest
 from tomserve.runs.runfolder import check_files, find_run
 from tomserve.scoring.table import TABLES
 from tomserve.studies import Analysis, compute, missing_data
+from tomserve.studies.comparability import unlike_notes
 from tomserve.studies.comparison import same_model_notes
 
 MANIFEST = "manifest.json"
@@ -279,7 +280,8 @@ def _analysis(options: ArtefactOptions, labels: Sequence[str], runs: Snapshot, s
         gaps = missing_data.gaps_of_scores(source.scores, runs.root / source.run, source.run)
         for warning in missing_data.gap_sentences(gaps):
             say(warning)
-    for warning in same_model_notes(scores, {name: one.to_dict() for name, one in runs.manifests.items()}):
+    manifests = {name: one.to_dict() for name, one in runs.manifests.items()}
+    for warning in (*same_model_notes(scores, manifests), *unlike_notes(scores, manifests)):
         say(warning)
     return compute(scores, options.study, options.intervals, options.by, named=figures.common_study(sources))
 

@@ -162,12 +162,19 @@ def _check_runs(scores: pl.DataFrame, across: bool) -> None:
             )
 
 
-def _warn_benchmarks(tables: Sequence[pl.LazyFrame]) -> Iterator[str]:
-    """A warning where models were asked different benchmarks, as nothing else says that beside their numbers."""
+def _warn_benchmarks(tables: Sequence[pl.LazyFrame], *, apart: bool) -> Iterator[str]:
+    """A warning where questions of several benchmarks are counted together, and where models were asked different ones,
+    as nothing else says that beside their numbers. apart: whether tables tell the benchmarks apart."""
     if {"model", "benchmark"} <= set(tables[0].collect_schema().names()):
         asked = pl.concat([one.select("model", "benchmark").unique().collect(engine="streaming") for one in tables])
-        named = asked.group_by("model").agg(benchmarks=pl.col("benchmark").drop_nulls().unique().sort().str.join(", "))
-        first = named.filter(pl.col("benchmarks") != "").sort("model").unique("benchmarks", maintain_order=True)
+        named = asked.group_by("model").agg(pl.col("benchmark").drop_nulls().unique().sort())
+        known = named.filter(pl.col("benchmark").list.len() > 0).sort("model")
+        first = known.with_columns(pl.col("benchmark").list.join(", ")).unique("benchmark", maintain_order=True)
+        for model, benchmarks in known.filter(pl.col("benchmark").list.len() > 1).iter_rows() if not apart else ():
+            yield (
+                f"{model}: questions of several benchmarks are counted together ({', '.join(benchmarks)}); "
+                "--by benchmark tells them apart"
+            )
         if first.height > 1:
             told = "; ".join(f"{model}: {benchmarks}" for model, benchmarks in first.iter_rows())
             yield f"not all models were asked the same benchmark ({told}): do not compare their numbers"
@@ -371,7 +378,9 @@ def _with_factors(
     """The analysis with the tables by these factors, counted table by table, which have the noise floor beside their
     effects. re_asked: with the rows that a noise check asked again. Raises ConfigError for an unknown factor."""
     if not analysis.study.across:
-        analysis = replace(analysis, warnings=(*_warn_benchmarks(tables), *analysis.warnings))
+        apart = any(breakdowns.ITEMS in frame.columns for frame in analysis.tables.values())
+        named = apart or breakdowns.ITEMS in _asked_names(by)
+        analysis = replace(analysis, warnings=(*_warn_benchmarks(tables, apart=named), *analysis.warnings))
     if not by:
         told = _describe_spread(tables) if analysis.study.name == Benchmark.study else []
         return replace(analysis, warnings=(*analysis.warnings, *told))

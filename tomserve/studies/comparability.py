@@ -16,6 +16,7 @@ from tomserve.content import digest
 from tomserve.engine.adaptations import TABLE
 from tomserve.runs.manifest import Manifest
 from tomserve.scoring import grades
+from tomserve.studies.answer_rows import originals, split_scores
 
 NONE = "no adaptation"
 
@@ -246,3 +247,34 @@ def group_comparable(results: Mapping[Name, Conditions], *, measured: bool = Tru
     best = max(groups, key=size)
     others = {name: describe_difference(one, best) for name, one in results.items() if one != best}
     return Comparable(tuple(groups[best]), others, sum(len(own) == len(groups[best]) for own in groups.values()) > 1)
+
+
+MOST = 4  # How many runs a note names at most
+
+
+def unlike_notes(scores: pl.DataFrame, manifests: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A sentence for each benchmark and strategy by which some runs of a score table were asked otherwise than most, so
+    that their numbers may not stand beside these. manifests: by the run's name; what they tell counts where all runs
+    have one."""
+    if not {"run", "strategy", "item"} <= set(scores.columns):
+        return []
+    rows = originals(split_scores(scores).answers).drop_nulls("run")
+    named = pl.col("benchmark").fill_null("") if "benchmark" in rows.columns else pl.lit("")
+    parts = {str(run): part for (run,), part in rows.with_columns(benchmark=named).group_by("run", maintain_order=True)}
+    whole = all(manifests.get(run) for run in parts)
+    asked: dict[tuple[str, str], dict[str, Conditions]] = {}
+    for run, part in parts.items() if len(parts) > 1 else ():
+        manifest = Manifest.model_validate(dict(manifests[run])) if whole else None
+        for one in answer_conditions(part):
+            told = one if manifest is None else one.record(manifest, {})
+            asked.setdefault((one.benchmark, one.strategy), {})[run] = Conditions((told,))
+    said: dict[str, list[str]] = {}
+    for (benchmark, strategy), results in asked.items():
+        found = group_comparable(results, measured=False)
+        listed = [f"{run} {why}" for run, why in list(found.others.items())[:MOST]]
+        more = f"; and {len(found.others) - MOST} more" if len(found.others) > MOST else ""
+        if listed:
+            beside = f"{found.largest[0]}{' and others' if len(found.largest) > 1 else ''}"
+            text = f"not to be set beside {beside}, nor ranked with it: {'; '.join(listed)}{more}"
+            said.setdefault(text, []).append(" by ".join(filter(None, (benchmark, strategy))))
+    return [f"{', '.join(of)}: {text}" for text, of in said.items()]

@@ -93,13 +93,18 @@ def _facts(sources: Sequence[Source], analysis: Analysis) -> Iterator[tuple[str,
 
 def _warnings(sources: Sequence[Source], analysis: Analysis) -> Iterator[pages.Alert]:
     """What a reader must know before any number: the study's doubts, and what changed while it was measured."""
-    for said in analysis.warnings:
-        sentence = capitalize_first(said) + ("" if said.endswith((".", "!", "?")) else ".")
-        yield pages.Alert(sentence, ("#tables", "Tables"))
+    yield from doubts(analysis)
     for source in sources:
         for change in environment_changes(source.manifest):
             text = f"Run {source.run} was measured in several sessions, and not all by the same means: {change}."
             yield pages.Alert(text, ("#provenance", "Provenance"))
+
+
+def doubts(analysis: Analysis) -> Iterator[pages.Alert]:
+    """The reasons to doubt the numbers, which commands print before them."""
+    for said in analysis.warnings:
+        sentence = capitalize_first(said) + ("" if said.endswith((".", "!", "?")) else ".")
+        yield pages.Alert(sentence, ("#tables", "Tables"))
 
 
 def _provenance(source: Source) -> Iterator[tuple[str, str]]:

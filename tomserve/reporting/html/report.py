@@ -36,7 +36,7 @@ from tomserve.runs.manifest import make_portable
 from tomserve.scoring.table import Note
 from tomserve.serving.provenance import describe_flags, list_changes
 from tomserve.status import UNANSWERED
-from tomserve.studies import Analysis, Chance, Context, compute, noise, people
+from tomserve.studies import Analysis, Chance, Context, compute, noise
 from tomserve.studies.answer_rows import is_answered, originals
 from tomserve.studies.missing_data import Gaps
 from tomserve.studies.presentation import capitalize_first
@@ -174,7 +174,7 @@ def _page_content(sources: Sequence[Source], scores: pl.DataFrame, analysis: Ana
         facts=tuple(_facts(sources, scores, analysis, chance, lacking)),
         warnings=(
             *_warnings(sources, scores, lacking),
-            *(pages.Alert(f"{said}.", ("#tables", "Tables")) for said in people.warnings(tables)),
+            *(() if study.together else measurement.doubts(analysis)),  # add_measurements has them else
         ),
         intervals=analysis.intervals,
         verdicts=tuple(analysis.verdicts_with(context)),
@@ -297,10 +297,13 @@ def _warnings(sources: Sequence[Source], scores: pl.DataFrame, lacking: Lacking)
             yield pages.Alert(capitalize_first(said), link)
     manifests = {source.run: source.manifest for source in sources if source.folder is not None}
     if "run" in scores.columns and scores["run"].n_unique() > 1:
-        from tomserve.studies.comparison import same_model_notes  # most reports are of one run
+        from tomserve.studies.comparability import unlike_notes  # most reports are of one run
+        from tomserve.studies.comparison import same_model_notes
 
         for said in same_model_notes(scores, manifests):
-            yield pages.Alert(said[:1].upper() + said[1:], ("#provenance", "Provenance"))
+            yield pages.Alert(capitalize_first(said), ("#provenance", "Provenance"))
+        for said in unlike_notes(scores, manifests):
+            yield pages.Alert(f"{said}.", ("#provenance", "Provenance"))
     for source in sources:
         for change in list_changes(source.manifest.get("sessions")):
             text = f"Run {source.run} holds answers of more than one server or model. Changed at {change}."
