@@ -62,6 +62,17 @@ def test_without_rules_all_is_empty() -> None:
     assert compare_with_rule(rule_columns(ROWS, RuleKinds({}))) == ""
 
 
+def test_shares_beside_a_difference_over_stories_are_those_of_stories() -> None:
+    rows = ROWS.with_columns(
+        cluster=pl.Series(["a", "a", "a", "b"]), unread=False, options=2, model=pl.lit("m"), strategy=pl.lit("vanilla")
+    )
+    (row,) = baselines.shares_by(rows, (), KINDS, "recommended", brief=False)
+    assert (row["accuracy"], row["best_rule_accuracy"], row["over_rule"]) == (0.75, 0.5, (3 / 3 + 0) / 2 - 2 / 3 / 2)
+    assert compare_with_rule(row).endswith(" points, 50% against 33% with stories weighted equally)")
+    (excerpt,) = baselines.excerpts(pl.DataFrame([row]), ("strategy",))
+    assert excerpt.frame.rows()[0][1:4] == (".50", "last choice", ".33")
+
+
 def test_the_kind_of_a_rule_is_what_its_benchmark_says() -> None:
     scores = ROWS.with_columns(benchmark=pl.lit("perturbed"), rule_bag_of_words=True, rule_mine=True)
     known = {"rule_keyword": "surface", "rule_bag_of_words": "learned", "rule_first_choice": "constant"}

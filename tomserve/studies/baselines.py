@@ -264,15 +264,15 @@ def compare_with_rule(row: Mapping[str, Any]) -> str:
 def _means(row: Mapping[str, Any]) -> str:
     """The two shares whose difference over_rule is, where the accuracies beside it differ by another number of points:
     the difference counts every unit once, an accuracy every question."""
-    accuracy, share, own, rule = (
-        finite_or_none(row.get(name)) for name in ("accuracy", "best_rule_accuracy", "estimate", "best_rule_estimate")
+    accuracy, share, over, rule = (
+        finite_or_none(row.get(name)) for name in ("accuracy", "best_rule_accuracy", "over_rule", "best_rule_estimate")
     )
-    if accuracy is None or share is None or own is None or rule is None:
+    if accuracy is None or share is None or over is None or rule is None:
         return ""
-    if abs((accuracy - share) - (own - rule)) < 0.005:
+    if abs((accuracy - share) - over) < 0.005:
         return ""
     unit = "stages" if row.get("target") == NEW else "stories"
-    return f", {percent(own)} against {percent(rule)} with {unit} weighted equally"
+    return f", {percent(rule + over)} against {percent(rule)} with {unit} weighted equally"
 
 
 def best_of_kinds(frame: pl.DataFrame) -> str:
@@ -327,9 +327,11 @@ def excerpts(shares: pl.DataFrame, keys: Sequence[str]) -> list[Excerpt]:
     found = []
     for (model,), part in shares.drop_nulls("best_rule").group_by(["model"], maintain_order=True):
         paired = "over_rule" in part.columns
-        share, rule = ("estimate", "best_rule_estimate") if paired else ("accuracy", "best_rule_accuracy")
+        rule = "best_rule_estimate" if paired else "best_rule_accuracy"
+        if paired:  # the share whose difference from the rule's is shown
+            part = part.with_columns(accuracy=pl.coalesce(pl.col(rule) + pl.col("over_rule"), "accuracy"))
         columns = [
-            cell_of(share, "accuracy"),
+            cell_of("accuracy"),
             pl.col("best_rule").alias("best baseline"),
             cell_of(rule, "its accuracy"),
         ]
