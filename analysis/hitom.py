@@ -511,7 +511,12 @@ def verdicts(tables: Tables, context: Context) -> list[Verdict]:
     return found
 
 
-_NESTS = {"yes": ("Better than guessing", GOOD), "no": ("No: it copies", BAD), "open": ("Not shown", OPEN)}
+_NESTS = {
+    "yes": ("Better than guessing", GOOD),
+    "copies": ("No: it copies", BAD),
+    "no": ("No: worse than guessing", BAD),
+    "open": ("Not shown", OPEN),
+}
 
 
 def _nests(tables: Tables) -> Card | None:
@@ -520,11 +525,13 @@ def _nests(tables: Tables) -> Card | None:
         return None
     grounds, outcomes = [], set()
     marks: list[Mark] = []
-    rows = tables["lower_order_match"].filter(rule="first_order", order=ALL, matches=False)
-    for row in rows.iter_rows(named=True):
-        low, high, guess = (finite_or_none(row.get(name)) for name in ("ci_low", "ci_high", "guess"))
-        if guess is not None and low is not None and high is not None:
-            outcomes.add("yes" if low > guess else "no" if high < guess else "open")
+    rows = tables["lower_order_match"].filter(rule="first_order", order=ALL)
+    copied = {row["strategy"] for row in rows.filter(matches=True).iter_rows(named=True) if _beats_guess(row)}
+    for row in rows.filter(matches=False).iter_rows(named=True):
+        high, guess = (finite_or_none(row.get(name)) for name in ("ci_high", "guess"))
+        if guess is not None and high is not None:
+            no = "copies" if row["strategy"] in copied else "no"
+            outcomes.add("yes" if _beats_guess(row) else no if high < guess else "open")
         text = f"{row['correct']:,} of {row['total']:,} right ({percent(row['accuracy'])}{interval(row)})"
         guessing = "" if guess is None else f"; a guess among the containers mentioned gets {percent(guess)}"
         grounds.append((f"{readable_name(row['strategy'])}, the first-order answer is wrong", f"{text}{guessing}."))
@@ -534,6 +541,11 @@ def _nests(tables: Tables) -> Card | None:
     grounds += _all_orders(tables)
     verdict, tone = _NESTS.get(outcomes.pop(), ("Not shown", OPEN)) if len(outcomes) == 1 else ("Undecided", OPEN)
     return Card("Does it nest beliefs?", verdict, tone, tuple(grounds), TEXTS["nests"], tuple(marks))
+
+
+def _beats_guess(row: Row) -> bool:
+    low, guess = (finite_or_none(row.get(name)) for name in ("ci_low", "guess"))
+    return low is not None and guess is not None and low > guess
 
 
 def _all_orders(tables: Tables) -> Iterator[tuple[str, str]]:

@@ -226,6 +226,25 @@ def test_wrong_tables_are_refused_by_name(frame: pl.DataFrame, message: str) -> 
     assert message in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("right", "said"),
+    [
+        (lambda copy, story: True, "Better than guessing"),
+        (lambda copy, story: copy, "No: it copies"),
+        (lambda copy, story: story % 40 == 0, "No: worse than guessing"),  # names what nobody mentioned
+        (lambda copy, story: story % 5 == 0, "Not shown"),  # guesses among the five containers mentioned
+    ],
+)
+def test_who_copies_is_told_from_who_is_seldom_right_anywhere(right: Callable[[bool, int], bool], said: str) -> None:
+    rows = []
+    for row in scores().filter(strategy="hitom_vanilla", length=1, order=2).head(1).to_dicts():
+        for story, copy in product(range(80), (True, False)):
+            own = {"item": f"hitom/{story}/pen/{copy}", "cluster": f"hitom/{story}", "equals_first_order": copy}
+            rows.append({**row, **own, "correct": right(copy, story), "n_containers_mentioned": 5})
+    (verdict,) = verdicts(study(pl.DataFrame(rows)), 1 / 15)
+    assert next(card.verdict for card in verdict.cards if card.question == "Does it nest beliefs?") == said
+
+
 @pytest.mark.long
 def test_known_facts_of_the_official_file() -> None:
     """All wrong answers of who copies the first-order answer are explained by a lower order, never by nothing."""
