@@ -189,6 +189,9 @@ def test_runs_of_one_model_that_answer_the_same_or_ask_something_else_are_refuse
         ConfigError, match=r"runs a, b are of one model, 'm', and .*strategy 'cot', item '2'\); tell them"
     ):
         compute(combine_scores([table("a", "cot", "12"), table("b", "cot", "23")]), "accuracy")
+    nameless = pl.concat([table("a", "cot", "12").drop("run"), table("b", "cot", "23")], how="diagonal")
+    with pytest.raises(ConfigError, match=r"runs \(without a name\), b are of one model, .* item '2'\); .* --label b="):
+        compute(nameless, "accuracy")  # item 2 counted twice
     other = table("b", "cot", "12", benchmark="hitom")
     with pytest.raises(ConfigError, match=r"ask different benchmarks \(hitom, perturbed\); analyze each alone"):
         compute(combine_scores([table("a", "vanilla", "12", benchmark="perturbed"), other]), "accuracy")

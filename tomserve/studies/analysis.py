@@ -36,6 +36,7 @@ from tomserve.studies.study import (
 
 # The columns that together are different in every row of a score table.
 ANSWER_KEY = ("run", "model", "strategy", "item")
+UNNAMED = "(without a name)"  # a run, in messages
 
 
 def check_scores(
@@ -96,10 +97,12 @@ def _check_measured_runs(scores: pl.DataFrame, study: Study) -> None:
 
 
 def _several_runs(scores: pl.DataFrame) -> Iterator[tuple[str, list[str], str]]:
-    """Each model of which there are several runs, with these, and how to tell them apart."""
-    runs_of = scores.group_by("model").agg(pl.col("run").drop_nulls().unique().sort())
+    """Each model of which there are several runs, with these, and how to tell them apart. Rows that name no run, as
+    those of another tool, are a run without a name."""
+    runs_of = scores.group_by("model").agg(pl.col("run").fill_null("").unique().sort())
     for model, runs in runs_of.filter(pl.col("run").list.len() > 1).sort("model").iter_rows():
-        yield model, runs, "tell them apart by " + " ".join(f"--label {run}=NAME" for run in runs)
+        told = "tell them apart by " + " ".join(f"--label {run}=NAME" for run in runs if run)
+        yield model, [run or UNNAMED for run in runs], told
 
 
 def _check_columns(scores: pl.DataFrame, required: Sequence[str]) -> None:
@@ -149,7 +152,7 @@ def _check_runs(scores: pl.DataFrame, across: bool) -> None:
         twice = rows.filter(pl.struct("strategy", "item").is_duplicated()).sort("strategy", "item", "run")
         if twice.height:
             strategy, item = twice.select("strategy", "item").row(0)
-            both = ", ".join(sorted(set(twice["run"])))
+            both = ", ".join(sorted(set(twice["run"].fill_null(UNNAMED))))
             raise ConfigError(
                 f"runs {both} are of one model, {model!r}, and answer the same questions by the same strategy (first: "
                 f"strategy {strategy!r}, item {item!r}); {hint}"
