@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from tomserve.errors import ConfigError
-from tomserve.reporting.html.figures import by_factors
-from tomserve.studies import analyze, compute
+from tomserve.reporting.html.figures import by_factors, figures_of
+from tomserve.studies import Context, Study, analyze, compute
 
 CLUSTERS = 12
 PLACE = pl.int_range(pl.len())
@@ -84,6 +84,10 @@ def test_variants_are_counted_by_their_kind_alone() -> None:
     assert found["total"].to_list() == [3 * CLUSTERS] * 2
     found = analyze(pl.concat(both), "stability", by=["variant"])["by_variant"]
     assert found.select("variant", "total").rows() == [("object", 6 * CLUSTERS)]
+    every = pl.concat([both[0], both[1].with_columns(correct=pl.lit(False))])
+    own = Study(name="own", tables=lambda scores, intervals: {}, variants=True)
+    (figure,) = figures_of(every, compute(every, own), Context(), ["kind"])
+    assert "near, vanilla: 1.00" in figure.panels[0].svg.label
 
 
 def test_crossed_factors_have_a_row_for_each_combination_and_compare_the_first() -> None:

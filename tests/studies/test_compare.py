@@ -44,7 +44,7 @@ from tomserve.studies.comparability import (
     describe_difference,
     group_comparable,
 )
-from tomserve.studies.comparison import WIDTH, compare, comparison_verdicts, shorten_pair
+from tomserve.studies.comparison import WIDTH, compare, comparison_summary, comparison_verdicts, shorten_pair
 from tomserve.studies.contrasts import contrast, pair_rows
 from tomserve.studies.phrases import PHRASES
 from tomserve.studies.power import Plan, known_spreads, plan_study
@@ -302,12 +302,17 @@ def factored(tmp_path: Path) -> tuple[str, str]:
 
 
 def test_it_is_said_that_stories_of_unequal_sizes_count_alike(tmp_path: Path) -> None:
-    items = [make_item(n, cluster=f"demo/{max(0, n - 3)}", gold=None) for n in range(6)]  # of 4, 1 and 1 questions
+    """The class of the first three questions has one of every story, and all questions have four of the last."""
+    kinds = [{"perturbation": "none" if n < 3 else "late_label"} for n in range(6)]
+    items = [make_item(n, cluster=f"demo/{min(n, 2)}", gold=None, factors=kinds[n]) for n in range(6)]
     made = []
     for model, wrong in (("a", 0), ("b", 4)):
-        replies = {item.id: {"text": '{"answer": "tea"}' if n >= wrong else "salt"} for n, item in enumerate(items)}
+        text = ['{"answer": "tea"}'] * (6 - wrong) + ["salt"] * wrong
+        replies = {item.id: {"text": said} for item, said in zip(items, text, strict=True)}
         made.append(str(run_folder(tmp_path / "runs" / model, {"vanilla": replies}, items, model)))
-    (said,) = comparison_verdicts(compare(*made))
+    found = compare(*made)
+    assert next(iter(comparison_summary(found))).endswith("for further tasks or stories like those that were asked")
+    (said,) = comparison_verdicts(found)
     assert "points (67% against 100%), stories counted alike; 0 questions gained, 4 lost." in said
 
 

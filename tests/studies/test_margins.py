@@ -202,6 +202,18 @@ def test_samples_are_compared_by_their_mean(cli: Cli, tmp_path: Path) -> None:
     assert values["grades"]["value_a"] == pytest.approx(0.2 + 0.045), "the mean over the samples of every question"
 
 
+def test_samples_without_an_answer_leave_more_possible(tmp_path: Path) -> None:
+    """A has two of three samples right, B one of three, and another one of B failed."""
+    asked = {"model": "m", "strategy": "s", "item": list("abcdefgh"), "status": "ok", "answer": "tea", "samples": 3}
+    for name, right, read in (("a", 2, 3), ("b", 1, 2)):
+        own = {"correct": name == "a", "correct_mean": right / 3, "samples_right": right, "samples_read": read}
+        pl.DataFrame({**asked, **own}).write_parquet(tmp_path / f"{name}.parquet")
+    found = compare(str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet"), margin=0.1)
+    row = found.margins.filter(of="samples").row(0, named=True)
+    assert [row["difference"], row["worst_low"], row["worst_high"]] == pytest.approx([-1 / 3, -1 / 3, 0], abs=1e-9)
+    assert found.values["failed"].to_list() == [8]
+
+
 def test_a_plan_says_how_many_units_show_that_one_is_not_worse(cli: Cli) -> None:
     done = passes(cli("plan", "--benchmark", "perturbed", "--margin", "0.05", "--like", ROOT / "runs/example"))
     assert "7 stages 0.066 16 17" in " ".join(done.out.split())

@@ -31,7 +31,7 @@ from tomserve.studies.comparability import AnswerConditions, Conditions, answer_
 from tomserve.studies.contrasts import NEW_TASKS, Record, adjust_family, contrast, pair_rows
 from tomserve.studies.noise import noise_columns, noise_line
 from tomserve.studies.phrases import PHRASES
-from tomserve.studies.presentation import Excerpt, Row, cell_of, interval_cell, points, populations, readable_name, sign
+from tomserve.studies.presentation import Excerpt, cell_of, interval_cell, points, populations, readable_name, sign
 from tomserve.studies.study import ANSWER_COLUMNS, default_study, load_study, measured_studies
 
 # Manifest fields that differ between any two runs and explain nothing.
@@ -514,7 +514,8 @@ def effect_excerpt(comparison: Comparison) -> tuple[str, pl.DataFrame]:
     found = comparison.effects
     classes = (found[CLASS] != "overall").any()
     shown = _effect_columns(found, [pl.col(CLASS).alias("class")] if classes else [], tested=classes)
-    whom = " and ".join(_population(row) for row in found.unique("target", maintain_order=True).iter_rows(named=True))
+    alone = bool((found["units"] == found["n"]).all()) and set(found["target"]) == {NEW_TASKS}
+    whom = "further questions like these" if alone else " and ".join(dict.fromkeys(map(populations, found["target"])))
     return f"{TITLES['effects']}, with 95% intervals for {whom}", shown
 
 
@@ -556,12 +557,6 @@ def _effect_columns(found: pl.DataFrame, keys: Sequence[pl.Expr | str], *, teste
         "n",
         *noise_columns(found),
     )
-
-
-def _population(row: Row) -> str:
-    """Whom the interval of a row speaks for: further questions like these, where each is a cluster of its own."""
-    alone = row["units"] == row["n"] and row["target"] == NEW_TASKS
-    return "further questions like these" if alone else populations(row["target"])
 
 
 # What the tables are called before a reader, by their names.

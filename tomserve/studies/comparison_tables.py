@@ -28,12 +28,14 @@ GRADE_TABLE = "values"  # Name of the table
 # What is compared, in the column `of`: grades that another tool gave, or the share of a question's replies that are
 # right.
 GRADES, SAMPLES = "grades", "samples"
+MEAN = "correct_mean"  # The column with that share
 
 
 @dataclass(frozen=True)
 class PairedGrades:
     """The grades of two runs by one strategy: means of the units [units], with worst_a and worst_b if each failure had
-    the grade 1; bounded: whether all grades lie between 0 and 1; failed: questions without a grade on a side."""
+    the grade 1; bounded: whether all grades lie between 0 and 1; failed: questions of which a reply failed, or has no
+    grade, on a side."""
 
     strategy: str
     kind: str
@@ -89,7 +91,7 @@ def pair_grades(
     contrasts.pair_rows makes, with `strategy`, `item`, `cluster`, `stage`. tables: of A and B. chosen: the strategy of
     each, or None."""
     found = []
-    for kind, column in ((GRADES, "graded_value"), (SAMPLES, "correct_mean")):
+    for kind, column in ((GRADES, "graded_value"), (SAMPLES, MEAN)):
         if any(column not in table.columns or table[column].is_null().all() for table in tables):
             continue
         if kind == SAMPLES and any("people" in table.columns for table in tables):
@@ -97,8 +99,9 @@ def pair_grades(
         if all(table[column].drop_nulls().is_in([0.0, 1.0]).all() for table in tables):
             continue
         one, other = (_grades(*side, column) for side in zip(tables, chosen, strict=True))
-        joined = pairs.join(one.rename({"value": "a"}), on=["item", "strategy"], how="left").join(
-            other.rename({"value": "b"}), on=["item", "strategy"], how="left"
+        keys = ["item", "strategy"]
+        joined = pairs.join(one.rename({"value": "a", "best": "best_a"}), on=keys, how="left").join(
+            other.rename({"value": "b", "best": "best_b"}), on=keys, how="left"
         )
         for (strategy,), part in joined.group_by(["strategy"], maintain_order=True):
             if (made := _pair_grades(str(strategy), kind, part)) is not None:
@@ -107,10 +110,14 @@ def pair_grades(
 
 
 def _grades(table: pl.DataFrame, strategy: str | None, column: str) -> pl.DataFrame:
-    """The grades of a side as `item`, `strategy`, `value`; of a chosen strategy the name is left out."""
+    """The grades of a side as `item`, `strategy`, `value`, and `best`, what it might be at most: of a question without
+    one 1, and of samples as if each that holds no answer were right. Of a chosen strategy the name is left out."""
     if strategy is not None:
         table = table.filter(pl.col("strategy") == strategy).with_columns(strategy=pl.lit(""))
-    return table.select("item", "strategy", pl.col(column).cast(pl.Float64).alias("value"))
+    value, lost = pl.col(column).cast(pl.Float64), pl.lit(0.0)
+    if column == MEAN and {"samples", "samples_read"} <= set(table.columns):
+        lost = ((pl.col("samples") - pl.col("samples_read")) / pl.col("samples")).fill_null(0.0)
+    return table.select("item", "strategy", value.alias("value"), (value + lost).fill_null(1.0).alias("best"))
 
 
 def _pair_grades(strategy: str, kind: str, part: pl.DataFrame) -> PairedGrades | None:
@@ -125,15 +132,16 @@ def _pair_grades(strategy: str, kind: str, part: pl.DataFrame) -> PairedGrades |
     clusters = integer_codes(part["cluster"])
     units = integer_codes(part["stage"]) if staged else clusters
 
-    def by_unit(side: str, failure: float) -> Floats:
-        return np.asarray(unit_means(part[side].fill_null(failure).to_numpy(), clusters, units)[0])
+    def by_unit(side: str) -> Floats:
+        return np.asarray(unit_means(part[side].fill_null(0.0).to_numpy(), clusters, units)[0])
 
-    a, b = by_unit("a", 0.0), by_unit("b", 0.0)
+    a, b = by_unit("a"), by_unit("b")
     own = "questions" if a.size == part.height else "clusters"
     whole = tuple(float(part[side].fill_null(0.0).to_numpy().mean()) for side in "ab")
-    worst = by_unit("a", 1.0), by_unit("b", 1.0)
+    worst = by_unit("best_a"), by_unit("best_b")
     unit = "stages" if staged else own
-    missing = int(lacks.sum())
+    short = (part["best_a"] > part["a"].fill_null(0.0)) | (part["best_b"] > part["b"].fill_null(0.0))
+    missing = int((lacks | short).sum()) if bounded else int(lacks.sum())
     return PairedGrades(strategy, kind, a, b, (whole[0], whole[1]), *worst, bounded, unit, missing, part.height)
 
 

@@ -24,7 +24,7 @@ from tomserve.reporting.html.sources import Source, load_sources
 from tomserve.scoring.metrics import BEGINNING
 from tomserve.scoring.table import COLUMNS
 from tomserve.studies import breakdowns
-from tomserve.studies.answer_rows import REQUIRED, name_apart, originals, prepare_rows, split_by, split_scores
+from tomserve.studies.answer_rows import ORIGINAL, REQUIRED, name_apart, originals, prepare_rows, split_by, split_scores
 from tomserve.studies.baselines import EFFECTIVE
 from tomserve.studies.breakdowns import inner_names
 from tomserve.studies.contrasts import share
@@ -107,7 +107,8 @@ def _by_factor(
     few = [name for name in factors if 1 < scores[name].drop_nulls().n_unique() <= FEW][:FACTORS]
     apart = inner_names(few)
     every = scores.lazy().with_columns(pl.col(name).cast(pl.String).alias(own) for name, own in apart.items())
-    rows = prepare_rows(name_apart(every, ("cluster",)), (*REQUIRED, *apart.values())).collect()
+    variants = (ORIGINAL,) if ORIGINAL in scores.columns else ()
+    rows = prepare_rows(name_apart(every, ("cluster",)), (*REQUIRED, *variants, *apart.values())).collect()
     axis = Axis("share right", (0, 1), lambda part: _lines(chance, part))
     for place, name in enumerate(few):
         figure = Figure(
@@ -118,7 +119,8 @@ def _by_factor(
             f"{EFFECTIVELY if effective else PLAINLY} Failures count as wrong.",
         )
         there = scores[name].drop_nulls().cast(pl.String).unique(maintain_order=True)
-        data = list(_shares(rows, apart[name], [*values.get(name, ()), *there], effective=effective))
+        counted = rows if name == "variant" else originals(rows)  # as by factors in tables
+        data = list(_shares(counted, apart[name], [*values.get(name, ()), *there], effective=effective))
         yield _drawn_points(figure, data, (apart[name], "strategy", "accuracy", "ci_low", "ci_high"), axis)
 
 
