@@ -148,6 +148,8 @@ def test_a_part_that_another_process_asks_is_passed_over(cli: Cli, endpoint: End
         (lambda folder: changed(folder, "sampling", {"temperature": 0.5, "seed": 0}), "sampling was"),
         (lambda folder: changed(folder, "strategies", {"../up": {"digest": "0"}}), "strategies"),
         (lambda folder: changed(folder, "model", "huge"), "model was huge"),
+        (lambda folder: changed(folder, "sampling", {"temperature": 0.5, "seed": [{}]}), "sampling: seed"),
+        (lambda folder: changed(folder, "provenance", {"kind": "measured"}), "provenance.kind"),
     ],
 )  # fmt: skip
 def test_folders_of_strangers_are_refused_in_one_line(

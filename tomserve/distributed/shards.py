@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import orjson
 import polars as pl
@@ -120,7 +120,7 @@ class Shards(Strict):
     benchmark_gold: str | None = None
     benchmark_digest: str
     benchmark_items: Count
-    provenance: dict[str, Any] = {}  # as in the manifest of the whole run, like the fields of the benchmark
+    provenance: dict[Literal["benchmark_file"], Any] = {}  # as in the manifest, like the fields of the benchmark
     model: str
     revision: str | None = None
     preset: Name | None = None  # of the model, like its revision
@@ -139,6 +139,11 @@ class Shards(Strict):
     def _check_experiment(cls, experiment: dict[str, Any]) -> dict[str, Any]:
         check_part(experiment, ShardOptions)
         return experiment
+
+    @pydantic.model_validator(mode="after")
+    def _check_asked(self) -> Self:
+        check_part({"schema": 1, "strategies": {}, **self.asked}, Manifest)
+        return self
 
     @property
     def asked(self) -> dict[str, Any]:
