@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import fsspec
 import orjson
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from pyftpdlib.authorizers import DummyAuthorizer
 from pyftpdlib.handlers import DTPHandler, FTPHandler
 from pyftpdlib.servers import FTPServer
@@ -94,13 +95,14 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
         yield running
 
 
-@pytest.fixture(params=["ftp", "file", "memory"])
+@pytest.fixture(params=["ftp", "file", "kept"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of a place where parts may lie."""
     if request.param == "ftp":
         running: Store = request.getfixturevalue("store")
         return f"{running.url}/mine.parts"
-    return f"file://{tmp_path}/store/mine.parts" if request.param == "file" else f"memory://{tmp_path.name}/mine.parts"
+    fsspec.register_implementation("kept", MemoryFileSystem, clobber=True)
+    return f"file://{tmp_path}/store/mine.parts" if request.param == "file" else f"kept://{tmp_path.name}/mine.parts"
 
 
 def test_parts_come_back_as_they_were_and_merge_as_if_they_had_stayed(tmp_path: Path, place: str) -> None:
@@ -191,6 +193,9 @@ def test_no_link_in_a_store_on_a_disk_leads_elsewhere(tmp_path: Path, name: str)
         (tmp_path / "back").mkdir()
         with pytest.raises(ConfigError, match="is a symbolic link"):
             storage.download_part(f"file://{root}/0000", tmp_path / "back")
+        (root / "0001").symlink_to(root / "0000")
+        with pytest.raises(ConfigError, match="0001: is a symbolic link"):
+            storage.download_part(f"file://{root}/0001", tmp_path / "back")
 
 
 def test_only_finished_parts_are_copied_and_one_that_is_ended_early_is_none(
@@ -215,6 +220,7 @@ def test_only_finished_parts_are_copied_and_one_that_is_ended_early_is_none(
         ("https://host/x?sig=geheim", ConfigError, r"https://...: holds a name"),
         ("simplecache::ftp://me:geheim@host/x", ConfigError, r"...://...: holds a name"),
         ("memory://x\x1b[31m", ConfigError, "no address of a store"),
+        ("memory://x", ConfigError, "ends with the command"),
         ("https://host/x", ConfigError, "no store is reached by https; download the parts"),
         ("gs://bucket/x", MachineError, "needs a package that is not installed"),
         ("reference://x", ConfigError, r"cannot be used \(an address alone does not tell it\)"),

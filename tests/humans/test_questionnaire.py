@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.helpers.questionnaires import CANARY, benchmark, hostile, items, made
+from tomserve.content import files
 from tomserve.errors import ConfigError, ContentError
 from tomserve.humans import plan as planning
 from tomserve.humans.questionnaire import (
@@ -147,6 +148,9 @@ def test_a_folder_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ConfigError, match="is there already"):
         make_questionnaire(benchmark(), None, tmp_path / "file", QuestionnaireOptions(people=2, stories=2))
+    (busy := tmp_path / "busy").mkdir()
+    with files.lock_folder(busy), pytest.raises(ConfigError, match="another process writes there"):
+        make_questionnaire(benchmark(), None, busy, QuestionnaireOptions(people=2, stories=2))
 
 
 def test_own_consent_text_and_own_words_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -234,6 +234,12 @@ def test_a_part_of_a_json_log_has_a_largest_size(tmp_path: Path, monkeypatch: py
     ((reason, (count, place)),) = found.left_out.items()
     assert (count, place) == (1, "x.json, sample 3")
     assert "has more than 1 MB in one part" in reason
+    path.write_text(
+        json.dumps({**HEAD, "samples": [sample("a"), sample("b", store=json.loads("[" * 300 + "]" * 300))]})
+    )
+    found = InspectLog(path)  # as deep as a run could not hold it
+    assert [one.id for one in found.samples()] == ["a"]
+    assert "nested too deeply" in next(iter(found.left_out))
 
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 16])

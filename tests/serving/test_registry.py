@@ -14,6 +14,7 @@ import pytest
 
 from tests.conftest import Endpoint
 from tests.helpers.outcomes import passes, refuses
+from tomserve.content import files
 from tomserve.errors import ConfigError
 from tomserve.serving import registry
 from tomserve.serving.probe import WaitPolicy
@@ -161,6 +162,14 @@ def test_a_server_that_this_user_started_gets_the_key_as_long_as_it_lives(endpoi
         serving.wait()
     assert registry.believed_records() == []
     assert not path.exists()
+
+
+def test_the_last_line_of_a_log_holds_no_key_nor_half_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOMSERVE_API_KEY", KEY)
+    (tmp_path / "8000.log").write_text(f"sent {KEY} {'word ' * 30}")
+    live = registry.LiveRecord(tmp_path / "8000.json", registry.Record(1, "", "", None, [], "", ""), "loading")
+    assert KEY[-4:] not in live.last_log_line()
+    assert files.read_tail(tmp_path / "8000.log", 154) == f" {'word ' * 30}"
 
 
 def test_a_zombie_serves_nothing() -> None:

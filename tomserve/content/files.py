@@ -255,14 +255,19 @@ def read_parquet_metadata(path: Path) -> dict[str, str]:
     return polars.read_parquet_metadata(path)
 
 
+_BLANK = re.compile(r"\s")
+
+
 def read_tail(path: Path, most: int) -> str:
-    """The end of a text file, such as a log: at most so many bytes of it; "" where it cannot be read."""
+    """The end of a text file, such as a log: at most so many bytes of it, from between two words, so that a key that is
+    not replaced yet stands there whole or not at all; "" where it cannot be read."""
     try:
         with open_for_reading(path) as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - most))
-            return file.read(most).decode("utf-8", "replace")
+            file.seek(begin := max(0, os.fstat(file.fileno()).st_size - most))
+            text = file.read(most).decode("utf-8", "replace")
     except (OSError, ConfigError):
         return ""
+    return text if not begin else "".join(text.partition(between[0])[1:]) if (between := _BLANK.search(text)) else ""
 
 
 def open_for_writing(path: Path) -> IO[bytes]:
@@ -318,6 +323,16 @@ def make_private(folder: Path) -> None:
     others do. Raises OSError where that is not possible."""
     for one in (*reversed(folder.parents), folder):
         one.mkdir(mode=0o700, exist_ok=True)
+
+
+@contextlib.contextmanager
+def lock_folder(folder: Path) -> Iterator[bool]:
+    """Hold the lock of a folder, if no other process does; yields whether that is so. Raises OSError."""
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield try_lock(lock)
+    finally:
+        os.close(lock)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -224,7 +225,7 @@ def _record(
             )
         )
     noted = manifest_fields(made)
-    provenance = {name: noted.pop(name) for name in made.benchmark.provenance}
+    provenance: dict[Any, Any] = {name: noted.pop(name) for name in made.benchmark.provenance}
     name = run_name(place.with_name(place.name.removesuffix(PARTS_ENDING)))
     try:
         check_run_name(name)

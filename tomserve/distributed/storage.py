@@ -64,14 +64,16 @@ def check_address(url: str) -> None:
         raise ConfigError(f"{one_line(url)[:100]}: no address of a store; expected such as s3://bucket/mine.parts")
     if scheme in ("http", "https"):
         raise ConfigError(f"{one_line(url)[:100]}: no store is reached by {scheme}; download the parts, and merge them")
+    if scheme == "memory":
+        raise ConfigError(f"{one_line(url)[:100]}: ends with the command; name a store that keeps what is copied there")
 
 
 def open_store(url: str) -> tuple[Any, str]:
     """What reaches the place that an address names, and its path there. Raises ConfigError for an address that cannot
-    be used, and MachineError where a package is missing that reaches it."""
+    be used, as that of a link on a disk, and MachineError where a package is missing that reaches it."""
     check_address(url)
     try:
-        return fsspec.core.url_to_fs(url, skip_instance_cache=True)  # type: ignore[no-any-return]
+        system, path = fsspec.core.url_to_fs(url, skip_instance_cache=True)
     except ImportError as error:
         raise MachineError(
             f"{url}: needs a package that is not installed ({one_line(str(error))[:120]}); install it into an "
@@ -83,6 +85,9 @@ def open_store(url: str) -> tuple[Any, str]:
         raise ConfigError(f"{url}: cannot be used ({said}); expected such as s3://bucket/mine.parts") from None
     except (OSError, EOFError, ftplib.Error) as error:
         raise _unreachable_error(url, error) from None
+    if isinstance(system, LocalFileSystem):
+        files.refuse_link(Path(path))
+    return system, path
 
 
 def _unreachable_error(url: str, error: BaseException) -> ServerError:
@@ -163,8 +168,6 @@ class _Folder:
         """Make the folder, without the file that says that all of it was copied."""
 
         def make(system: Any, path: str) -> None:
-            if isinstance(system, LocalFileSystem) and Path(path).is_symlink():
-                raise ConfigError(f"{self.url}: is a symbolic link, which is not followed; name the folder itself")
             system.makedirs(path, exist_ok=True)
             if system.exists(done := f"{path}/{FILE}"):
                 system.rm_file(done)

@@ -23,7 +23,7 @@ from markupsafe import Markup, escape
 
 from tomserve import benchmarks
 from tomserve.benchmarks import ALL, Benchmark
-from tomserve.content import digest, pages
+from tomserve.content import digest, files, pages
 from tomserve.errors import ConfigError
 from tomserve.humans.plan import (
     LETTERS,
@@ -423,7 +423,16 @@ def _forms(items: Sequence[Item], texts: FormTexts, options: QuestionnaireOption
 
 
 def _write(folder: Path, plan: Plan, items: Sequence[Item], texts: FormTexts, consent: str) -> None:
-    """Write everything into the folder; the plan last, so that a folder with a plan is whole."""
+    """Write everything into the folder; the plan last, so that a folder with a plan is whole. Raises ConfigError where
+    another process writes into it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with files.lock_folder(folder) as alone:
+        if not alone or any(folder.iterdir()):
+            raise ConfigError(f"{folder}: another process writes there; give a new folder by --out")
+        _write_files(folder, plan, items, texts, consent)
+
+
+def _write_files(folder: Path, plan: Plan, items: Sequence[Item], texts: FormTexts, consent: str) -> None:
     known = {item.id: item for item in items}
     rows = ["participant,question,answer\n"]
     for form in plan.forms:

@@ -17,6 +17,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -230,6 +231,10 @@ def parse_json(data: bytes) -> Any:
             raise ValueError(f"is no JSON that can be read ({error.msg})") from None
 
 
+def _give(value: Any, _text: str) -> Any:
+    return value
+
+
 class _JsonStream:
     """A large file of JSON, of which one value after the other is read. What it does not hold raises ValueError."""
 
@@ -274,8 +279,8 @@ class _JsonStream:
                     raise ValueError(f"{error.msg}, or is cut off") from None
                 continue
             if end < len(self._text) or not self._read_more():  # else a number may go on
-                self._at = end
-                return value
+                text, self._at = self._text[self._at : end], end
+                return files.load_json(text, partial(_give, value))  # within the same bounds as any JSON
 
     def elements(self, opening: str, closing: str) -> Iterator[None]:
         """Steps to each element of a list, or each field of an object, whose value has to be read then."""

@@ -22,8 +22,9 @@ import pydantic
 from tomserve.content import files
 from tomserve.content.paths import runs_root
 from tomserve.engine.records import utc_now
+from tomserve.engine.redact import Redactor
 from tomserve.errors import ConfigError, ServerError
-from tomserve.serving import server
+from tomserve.serving import keys, server
 from tomserve.serving.probe import LOADING, WaitPolicy, is_healthy
 
 PATIENCE = 10.0  # seconds that a recorded server may take to answer /health
@@ -77,8 +78,10 @@ class LiveRecord(NamedTuple):
         return files.read_tail(self.path.with_suffix(".log"), _LONGEST_LOG)
 
     def last_log_line(self) -> str:
-        """The last line that the server has written, as a part of a sentence; empty where there is none."""
-        lines = [line for line in map(str.strip, self.log().replace("\r", "\n").splitlines()) if line]
+        """The last line that the server has written, as a part of a sentence, without keys; empty where there is
+        none."""
+        text = Redactor(*keys.all_keys())(self.log())
+        lines = [line for line in map(str.strip, text.replace("\r", "\n").splitlines()) if line]
         return f"; its log says: {files.one_line(lines[-1][-160:])}" if lines else ""
 
 
