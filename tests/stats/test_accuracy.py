@@ -2,6 +2,7 @@
 The source's table 6 from its own cells."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -128,6 +129,12 @@ def test_differences_end_at_one_and_at_minus_one() -> None:
     found = task_mean(right, np.full(80, 0.5), np.zeros(80), np.arange(80) // 4)
     assert (found.difference(0, 1).estimate, found.difference(0, 1).high) == (1, 1)
     assert found.difference(2, 0).low == -1
+
+
+def test_bounds_of_a_difference_are_without_the_clip_on_the_side_that_it_would_favour() -> None:
+    found = replace(task_mean([1, 0], [0.5, 0.5], ["a", "a"], [1, 2]), draws=np.array([[0.4, 0.1]]))
+    low, high = replace(found, least=np.array([[0.3, -0.2]])).differences(0, 1)
+    assert (low.tolist(), high.tolist()) == ([pytest.approx(0.3 - 0.1)], [pytest.approx(0.4 + 0.2)])
 
 
 def test_against_values_worked_out_by_hand() -> None:
