@@ -125,6 +125,21 @@ def test_a_letter_of_another_alphabet_names_no_choice() -> None:
     assert read_reply("Option \u0130", LetteredChoices(("tea", "salt")), None, "What?").answer is None
 
 
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("A or B", None),
+        ("Answer: A/B", None),
+        ("I would pick A over B.", None),
+        ("The correct answer is neither A nor B.", None),
+        ("If Ann had seen it, the answer would be B. But she has not.", None),
+        ("The answer is A, since B is where it is now.", "red_box"),
+    ],
+)
+def test_a_letter_a_that_is_no_article_is_one_of_several(text: str, answer: str | None) -> None:
+    assert read_reply(text, BOXES, None, "Where will Ann look for the key?").answer == answer
+
+
 def test_plain_lines_read_marks_and_tables() -> None:
     assert plain_lines("| Who | Where |\n|---|:-:|\n| Ann | **red** |") == ("Who: Where", "Ann: red")
     assert plain_lines("a) red \u2705\nb) blue \u274c") == ("a) red", "b) blue (wrong)")

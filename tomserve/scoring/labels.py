@@ -400,6 +400,11 @@ _LETTERS = re.compile(
     r"(?i)(?<![\w'\u2019])(?:(?P<word>option|choice|letter)[ ]?[:#]?[ ]?)?"
     r"(?P<open>[(\[\"'\u201c]{0,2})(?P<letter>(?-i:[A-Za-z]))(?P<close>[)\]\"'\u201d]{0,2})(?P<after>[.:,;)]?)(?![\w'\u2019])"
 )
+_NO_ARTICLE = re.compile(
+    r"(?:,? (?:or|and|nor|than|over|rather|instead|but|because|since|is|was|would|must|seems|fits|cannot)\b"
+    r"|,? ?[/|>,] ?[\"'\u201c(]?[B-Z](?![\w'\u2019]))"
+)
+"""What stands behind a letter A that is no article: another letter, or a word that no noun is."""
 _DETERMINER = re.compile(r"no (?!(?:he|she|they|it|i|we|because|since|as)\b)[a-z]", re.I)
 """A "no" that belongs to the word after it, as in "no one" and "no reason", and names no choice."""
 _BESIDE = re.compile(
@@ -440,7 +445,9 @@ def _letters(text: str, choices: LetteredChoices) -> list[Mention]:
         letter, closed = one["letter"], bool(one["close"]) or one["after"] in (")", ":", ".")
         marked = bool(one["word"]) or (one["close"] == ")" and text[max(0, one.start() - 1)] != "(")
         begins = one.start() <= first and (closed or one.end() >= last)
-        if marked or begins or (letter.isupper() and (letter not in "AI" or closed or one.end() == len(text))):
+        alone = letter not in "AI" or closed or one.end() == len(text)
+        alone = alone or (letter == "A" and _NO_ARTICLE.match(text, one.end("close")) is not None)
+        if marked or begins or (letter.isupper() and alone):
             end = one.end() - len(one["after"])
             found.append(Mention(one.start(), end, choices.by_letter(letter.casefold()), LETTER))
     return found

@@ -440,7 +440,8 @@ def _of_sentence(sentence: str, following: str, choices: Sequence[str], asked: Q
         if head.re is _ASKING or asked.people(head["head"]) - set(asked.names):
             return
     found = list(_clauses_of(sentence, choices, asked))
-    if not found and _CUE.search(sentence.lower()):  # a small letter counts only where it stands alone
+    if not found and _CUE.search(sentence.lower()) and not find_mentions(sentence, choices):
+        # a small letter counts only where it stands alone
         alone = sentence.rstrip(" .:*\"'").rpartition(" ")[2]
         found = [_as_stated(f"({alone})", choices, asked)] if len(alone) == 1 and alone.isalpha() else []
     for one in found:
