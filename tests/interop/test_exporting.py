@@ -90,6 +90,19 @@ def test_variants_of_questions_count_in_no_share(cli: Any, endpoint: Endpoint, t
         assert load_scores(str(back))["correct"].to_list() == own["correct"].to_list()
 
 
+def test_letters_come_back_where_the_strategy_of_today_shows_others(cli: Any, run: Path, tmp_path: Path) -> None:
+    manifest = orjson.loads((run / "manifest.json").read_bytes())
+    manifest["strategies"]["vanilla"] |= {"lettered": True, "digest": "sha256:0"}
+    (run / "manifest.json").write_bytes(orjson.dumps(manifest))
+    change_rows(run, lambda number, row: {**row, "text": "AB"[number % 2]})
+    own = load_scores(str(run))["correct"].to_list()
+    assert 0 < sum(own) < len(own)
+    for tool in ("inspect", "lm-eval"):
+        cli("export", tool, run, "--out", tmp_path / tool)
+        cli("import", tool, tmp_path / tool, "--run", back := tmp_path / f"runs/{tool}")
+        assert load_scores(str(back))["correct"].to_list() == own
+
+
 def test_no_file_of_a_run_is_written_over_not_even_through_a_link(cli: Any, run: Path, tmp_path: Path) -> None:
     before = kept(run)
     out = tmp_path / "out"

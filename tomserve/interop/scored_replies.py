@@ -5,6 +5,7 @@ of the same digest; where there is none, the question as it stands is in its pla
 """
 
 import math
+import string
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from tomserve.runs.conversations import replay_conversation
 from tomserve.runs.manifest import Manifest
 from tomserve.runs.scores import load_reader_choices, load_replies
 from tomserve.runs.verification import find_same_strategy, recorded_build
+from tomserve.scoring.labels import lettered_choices
 from tomserve.scoring.score import sample_of, score_row
 from tomserve.scoring.table import Note
 from tomserve.stats.clustered import repeated_share
@@ -138,7 +140,13 @@ class ScoredReplies:
         strategy = self._prompts[name]
         if strategy is not None:
             return tuple(dict(one) for one in strategy.turn(item).messages)
-        text = "\n".join((*item.story, "", item.question, *(f"- {choice}" for choice in item.choices)))
+        shown = [f"- {choice}" for choice in item.choices]
+        if name in self._asked["lettered"] or benchmarks.scoring_of(item.benchmark).lettered:
+            shown = [
+                f"{letter}. {choice}"
+                for letter, choice in zip(string.ascii_uppercase, lettered_choices(item).offered, strict=False)
+            ]
+        text = "\n".join((*item.story, "", item.question, *shown))
         return ({"role": "user", "content": text},)
 
 
