@@ -80,7 +80,7 @@ COLUMNS = (
     *("kappa", "kappa_low", "kappa_high", "floor", "floor_low", "floor_high", "minus_floor", "minus_low", "minus_high"),
     *("unreadable", "right", "s_right", "wrong", "s_wrong", "accuracy_original", "accuracy_variant"),
     *("difference", "difference_low", "difference_high", "p", "gained", "lost", "mcnemar_exact"),
-    *("constant_accuracy", "above_constant", "left_out", "unpaired", "clusters", "few_clusters"),
+    *("constant_accuracy", "above_constant", "originals", "left_out", "unpaired", "clusters", "few_clusters"),
 )
 
 NOTHING = Interval(*UNDEFINED, method="not measured")
@@ -144,6 +144,7 @@ def _kind(part: pl.DataFrame, asked: VariantPairs, arm: dict[str, str], kind: st
     covered = set(told["original_item"])
     return {
         **record,
+        "originals": everybody.height,
         "left_out": everybody.filter(~pl.col("item").is_in(list(covered))).height,
         "unpaired": told.height - part.height,
         **_clusters(part),
@@ -425,7 +426,7 @@ def summary(tables: Tables) -> Iterator[Excerpt]:
 
 
 def _shown_kind() -> pl.Expr:
-    named = pl.when(pl.col("variant").str.starts_with("mean") | (pl.col("short") == "")).then(pl.col("variant"))
+    named = pl.when(pl.col("short").is_in(["", *MEANS])).then(pl.col("variant"))
     return named.otherwise(pl.format("{} {}", "short", "variant")).alias("kind")
 
 
@@ -454,15 +455,16 @@ def _shown_accuracy(frame: pl.DataFrame) -> pl.DataFrame:
 def _rules(frame: pl.DataFrame) -> pl.DataFrame:
     """A row for each constant rule, and for the best other one by the mean over kinds, a column for each kind."""
     where = ["model", *several(frame, "benchmark")]
-    named = frame.with_columns(pl.when(pl.col("short") == "").then("variant").otherwise("short").alias("column"))
-    means = named.group_by([*where, "rule", "kind"], maintain_order=True).agg(mean=pl.col("s").mean())
+    means = frame.group_by([*where, "rule", "kind"], maintain_order=True).agg(mean=pl.col("s").mean())
     others = means.filter(pl.col("kind") != "constant").sort("mean", descending=True, maintain_order=True)
     best = others.unique(where, keep="first", maintain_order=True)
     chosen = pl.concat([means.filter(kind="constant"), best]).select(*where, "rule")
-    shown = named.join(chosen, on=[*where, "rule"], how="semi").with_columns(cell_of("s", "cell"))
-    wide = shown.pivot("column", index=[*where, "rule", "kind"], values="cell", maintain_order=True)
-    kinds = sorted(wide.columns[len(where) + 2 :])
-    return wide.sort(*where, pl.col("kind") != "constant", "rule").select(*where, "rule", "kind", *kinds)
+    shown = frame.join(chosen, on=[*where, "rule"], how="semi").with_columns(cell_of("s", "cell"))
+    wide = shown.pivot("variant", index=[*where, "rule", "kind"], values="cell", maintain_order=True)
+    kinds = wide.columns[len(where) + 2 :]
+    shorts = {kind: SHORT[kind] for kind in kinds if kind in SHORT and SHORT[kind] not in kinds}
+    wide = wide.sort(*where, pl.col("kind") != "constant", "rule").rename(shorts)
+    return wide.select(*where, "rule", "kind", *sorted(shorts.get(kind, kind) for kind in kinds))
 
 
 def warnings(tables: Tables) -> Iterator[str]:
@@ -471,22 +473,26 @@ def warnings(tables: Tables) -> Iterator[str]:
     frame = tables.get("stability", pl.DataFrame())
     if "kappa" not in frame.columns:
         return
+    named = several(frame, "benchmark")
     for row in frame.iter_rows(named=True):
-        if not row["variant"].startswith("mean"):
-            yield from (f"{row['model']}, {row['strategy']}, {row['variant']}: {said}" for said in _doubts(row))
+        if not _is_mean(row):
+            where = f"{row['benchmark']}, " if named else ""
+            yield from (f"{row['model']}, {row['strategy']}, {where}{row['variant']}: {said}" for said in _doubts(row))
     yield from _stable_and_wrong(frame)
     if AGAIN.name not in set(frame["variant"]):
         yield "T0 was not asked (--variants again), so that no S can be compared with what batching alone changes"
 
 
 def _doubts(row: Row) -> Iterator[str]:
-    pairs, left, unpaired = (int(str(row.get(name) or 0)) for name in ("pairs", "left_out", "unpaired"))
+    pairs, left, unpaired, asked = (
+        int(str(row.get(name) or 0)) for name in ("pairs", "left_out", "unpaired", "originals")
+    )
     again = row["variant"] == AGAIN.name
     if pairs and row["few_clusters"]:
         few = f"{row['clusters']} stories or tasks" if row["clusters"] != 1 else "one story or task"
         yield f"only {few}; the interval is approximate"
-    if not again and pairs + unpaired < MOSTLY * (pairs + unpaired + left):
-        yield f"{left} of {pairs + unpaired + left} originals have no such variant, so that S is that of the others"
+    if not again and left > (1 - MOSTLY) * asked:
+        yield f"{left} of {asked} originals have no such variant, so that S is that of the others"
     if unpaired:
         yield f"{unpaired} variants were answered whose originals were not; they are not counted"
     s0 = finite_or_none(row.get("s0"))
@@ -503,18 +509,19 @@ def _stable_and_wrong(frame: pl.DataFrame) -> Iterator[str]:
         return
     stable = frame.filter(
         pl.col("variant") != AGAIN.name,
-        ~pl.col("variant").str.starts_with("mean"),
+        ~pl.col("short").is_in(list(MEANS)),
         pl.col("s") >= HIGH,
         pl.col("s0").fill_null(0) <= HABIT_AGREEMENT,
         ~pl.col("above_constant"),
     )
-    for (model, strategy), part in stable.group_by(["model", "strategy"], maintain_order=True):
+    named = several(frame, "benchmark")
+    for who, part in stable.group_by(["model", "strategy", *named], maintain_order=True):
         first = part.row(0, named=True)
         kinds, least = ", ".join(part["variant"]), percent(part["s"].min())
         right, constant = (percent(first[name]) for name in ("accuracy_original", "constant_accuracy"))
         yield (
-            f"{model}, {strategy}: stable and wrong: S is {least} or more with {kinds}, but the originals are not "
-            f"clearly more often right ({right}) than a rule that always gives one sort of answer ({constant})"
+            f"{', '.join(map(str, who))}: stable and wrong: S is {least} or more with {kinds}, but the originals are "
+            f"not clearly more often right ({right}) than a rule that always gives one sort of answer ({constant})"
         )
 
 
@@ -579,7 +586,7 @@ def _verdict(model: str, frame: pl.DataFrame) -> Verdict:
 
 
 def _is_mean(row: Row) -> bool:
-    return str(row["variant"]).startswith("mean")
+    return row["short"] in MEANS
 
 
 def _name(row: Row) -> str:

@@ -73,7 +73,7 @@ def _dimensions(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> 
 def _variants(figure: Figure, tables: Tables, chance: Mapping[str, float]) -> Figure:
     rows = rows_of(tables, "by_variant", "model strategy variant short s s_low s_high")
     kinds = [{**row, "variant": f"{row['short']} {row['variant']}", "subset": row["benchmark"]} for row in rows
-             if not str(row["variant"]).startswith("mean")]  # fmt: skip
+             if not str(row["short"]).startswith("T1-")]  # fmt: skip
     one = len({row["benchmark"] for row in rows}) == 1
     shown = [{**row, "subset": ""} if one else row for row in kinds]
     columns = ("variant", "strategy", "s", "s_low", "s_high")

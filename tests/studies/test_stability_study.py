@@ -153,6 +153,23 @@ def test_the_verdict_is_good_open_or_bad() -> None:
     assert card(right, again=False).tone == GOOD
 
 
+def test_kinds_of_others_are_no_means_and_count_originals_once() -> None:
+    """Twelve originals have three variants each of a kind called meaning: 36 pairs, and 36 originals of 48 without."""
+    items = originals()
+    told = [
+        make_variant(item, KINDS[1], by="rules", question=f"{item.question} {n}?").model_copy(
+            update={"id": f"{item.id}/{kind}/{n}", "factors": {**item.factors, "variant": kind}}
+        )
+        for kind in ("meaning", "T1")
+        for item in items[:12]
+        for n in range(3)
+    ]
+    made = compute(scored({"vanilla": right}, [*items, *told, *asked(items, KINDS[1:2])[48:]]), STUDY)
+    assert any("meaning: 36 of 48 originals have no such variant" in said for said in made.warnings)
+    assert made.summary()[0].frame["kind"].to_list()[-2:] == ["T1", "meaning"]
+    assert made.verdicts()[0].cards[0].verdict == "Not shown for T1, meaning; otherwise yes"
+
+
 def test_the_published_table_follows_from_its_own_cells() -> None:
     tables = analyze(scored({"vanilla": first}), STUDY, "published")
     printed = tables["published_stability"]
