@@ -273,7 +273,9 @@ def test_items_of_one_id_that_differ_are_kept_apart(tmp_path: Path) -> None:
 
 
 def test_of_several_samples_the_one_that_is_scored_is_shown(small: Any) -> None:
-    found = data_of(small("sampled_run").read_text("utf-8"))
+    page = small("sampled_run").read_text("utf-8")
+    assert "2 of 6 samples without an answer (33.3%)" in page
+    found = data_of(page)
     shown = [found["texts"][place] for place in found["rows"]["text"]]
     assert shown == ['{"answer": "tea"}', '{"answer": "salt"}']
 

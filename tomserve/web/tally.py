@@ -89,6 +89,11 @@ class Tally(Strict):
     layers: Layers | None = None
     broken: str = ""  # why it cannot be read
 
+    @property
+    def mixed(self) -> bool:
+        """Whether several benchmarks were asked, each of which has shares of its own."""
+        return len({share.asked.benchmark for share in self.shares}) > 1
+
 
 def tally(out: Path, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
     """The tally of a run; one that says so where it cannot be read. options: `folder`, the folder of these runs where

@@ -565,8 +565,8 @@ def _reading(name: str, frame: pl.DataFrame, formula: str, first: str) -> Iterat
     if frame["p_first"].count():
         likely = "ranks" if first == "p(1st)" else "likely ranks"
         yield (
-            f"{first}: over scenarios weighted anew, how often the model is first; {likely}: the middle 95% of its "
-            "ranks. 1.00 says that no weighting ranked otherwise, not that it cannot be."
+            f"{first}: how probable it is that the model is first for further scenarios; {likely}: the middle 95% of "
+            "its ranks. 1.00 and .00 are rounded, and no certainties."
         )
     if frame["rank"].str.ends_with("=").any():
         yield "Models with equal scores share a rank (=)."

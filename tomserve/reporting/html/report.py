@@ -55,7 +55,18 @@ def failure_sentences(scores: pl.DataFrame) -> list[str]:
         f"{model}, {strategy}: {count:,} left open by everybody who was asked, which is no failure and counts nowhere."
         for model, strategy, count in opened.sort("model", "strategy").iter_rows()
     ]
-    return [*_failures_of(scores.filter(~left_open)), *free]
+    return [*_failures_of(scores.filter(~left_open)), *_samples_lost(scores), *free]
+
+
+def _samples_lost(scores: pl.DataFrame) -> Iterator[str]:
+    """Sentences on the samples of questions that hold no answer, where each was asked several times."""
+    if not {"samples", "samples_read"} <= set(scores.columns) or "people" in scores.columns:
+        return
+    sums = scores.group_by("model", "strategy").agg(pl.col("samples", "samples_read").sum()).sort("model", "strategy")
+    for model, strategy, asked, read in sums.iter_rows():
+        if lost := asked - read:
+            said = f"{lost:,} of {asked:,} samples without an answer ({100 * lost / asked:.1f}%)"
+            yield f"{model}, {strategy}: {said}; they are wrong, and do not vote for the answer of their question."
 
 
 def _failures_of(scores: pl.DataFrame) -> list[str]:
