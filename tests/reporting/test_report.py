@@ -386,10 +386,13 @@ def test_no_credential_of_a_manifest_is_shown(hostile: str) -> None:
 
 
 def test_the_report_of_an_own_study_has_nothing_empty(example: Path, tmp_path: Path) -> None:
-    """It draws what can be drawn of any study, the classes in the benchmark's order, and says what there is not."""
+    """It draws what can be drawn of any study, the classes in the benchmark's order and numbers in theirs, and says what
+    there is not."""
     study = Study(name="mine", tables=lambda scores, intervals: {"mine": scores.select(pl.len()).collect()})
-    analysis = compute(load_scores(str(example)), study)
-    page = write_report([str(example)], tmp_path / "r.html", analysis=analysis).read_text()
+    scores = load_scores(str(example)).with_columns(swapped=3 - pl.int_range(pl.len()) % 3)
+    scores.write_parquet(tmp_path / "numbers.parquet")
+    analysis = compute(scores, study)
+    page = write_report([str(tmp_path / "numbers.parquet")], tmp_path / "r.html", analysis=analysis).read_text()
     assert "This study gives no verdicts in words; its tables are below." in page
     assert 'class="cards"' not in page
     assert 'class="lead"' not in page
@@ -397,3 +400,5 @@ def test_the_report_of_an_own_study_has_nothing_empty(example: Path, tmp_path: P
     (classes,) = (label for label in labels if label.startswith("Accuracy by perturbation"))
     places = [classes.index(f"{name.replace('_', ' ')}, ") for name in PERTURBATIONS]
     assert places == sorted(places)
+    (numbers,) = (label for label in labels if label.startswith("Accuracy by swapped"))
+    assert list(dict.fromkeys(re.findall(r"\b([123]), ", numbers))) == ["1", "2", "3"]

@@ -118,7 +118,8 @@ def _by_factor(
             "Each point is the share of right answers to the questions with this value, each line its 95% interval"
             f"{EFFECTIVELY if effective else PLAINLY} Failures count as wrong.",
         )
-        there = scores[name].drop_nulls().cast(pl.String).unique(maintain_order=True)
+        there = scores[name].drop_nulls().unique(maintain_order=True)
+        there = (there.sort() if there.dtype.is_numeric() else there).cast(pl.String)
         counted = rows if name == "variant" else originals(rows)  # as by factors in tables
         data = list(_shares(counted, apart[name], [*values.get(name, ()), *there], effective=effective))
         yield _drawn_points(figure, data, (apart[name], "strategy", "accuracy", "ci_low", "ci_high"), axis)
