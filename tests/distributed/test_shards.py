@@ -173,10 +173,10 @@ def test_how_far_a_part_is_that_is_asked_now(folder: Path) -> None:
     place = part_folder(folder, 1)
     with RunFolder(place):
         record = {"schema": 1, "pid": 1, "began": "x", "updated": "x", "phase": 1, "total": 6, "done": 4,
-                  "statuses": {"ok": 2, "http_503": 1}}  # fmt: skip
+                  "statuses": {"ok": 1, "http_503": 1, "refusal": 1}}  # fmt: skip
         requests = Shards.read(folder).parts[1].requests
         (place / "progress.json").write_bytes(orjson.dumps({**record, "total": requests}))
         (place / ".lock").write_text("1\n")
-        assert part_states(folder)[1] == PartState(1, "running", 3, requests, 1)
+        assert part_states(folder)[1] == PartState(1, "running", 3, requests, 2)  # a refusal is final
         assert next_part(folder) is None
     assert part_states(folder)[1].state == "waiting"  # nothing was ever asked there

@@ -29,7 +29,7 @@ from tomserve.runs.runfolder import PARTS, run_path
 from tomserve.runs.scores import export_scores, load_scored_run
 from tomserve.scoring.table import COLUMNS, UNREAD, Note, check_columns, read_table
 from tomserve.serving.endpoint import Target
-from tomserve.status import ANSWERS, known
+from tomserve.status import ANSWERS, FINAL, known
 
 
 class ShardOptions(RecordedOptions):
@@ -231,11 +231,13 @@ def part_state(folder: Path, number: int, part: PartRecord) -> PartState:
     manifest, record = Manifest.read(place), progress.read_progress(place)
     running = record.running if record is not None else progress.is_locked(place)
     state = _state(manifest, record, part, running=running)
-    failures = 0 if record is None else sum(n for status, n in record.statuses.items() if status not in ANSWERS)
+    statuses = {} if record is None else record.statuses
+    failures = sum(n for status, n in statuses.items() if status not in ANSWERS)
+    again = sum(n for status, n in statuses.items() if status not in FINAL)
     counted = record is not None and record.phase == 1 and record.total >= part.requests
     total = record.total if record is not None and counted else part.requests
     complete = manifest is not None and manifest.complete
-    done = total if complete else record.done - failures if record is not None and counted else 0
+    done = total if complete else record.done - again if record is not None and counted else 0
     return PartState(number, state, max(done, 0), total, failures)
 
 
