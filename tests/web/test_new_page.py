@@ -151,7 +151,7 @@ def planned(web: TestClient, **fields: Any) -> str:
 def test_the_plan_stands_beside_the_form_and_what_is_wrong_with_the_questions() -> None:
     web = client()
     page = planned(web, limit="20", strategy="vanilla", noise_check="0.5")
-    for said in ("<strong>30</strong>", "20 of 1,088, 10 asked again", "no earlier run of this model"):
+    for said in ("<strong>40</strong>", "20 of 1,088, 10 asked again", "no earlier run of this model"):
         assert said in page
     assert "<strong>about 400</strong>" in planned(web, **SEARCH)
     copied_run(runs_root() / "before")
@@ -244,7 +244,7 @@ def test_plan_counts_what_an_evaluation_asks(fields: dict[str, object], monkeypa
     questions, variants, again = _asked(experiment.options(), monkeypatch)
     assert (plan.questions, plan.variants, plan.again) == (questions, variants, again)
     assert not plan.about
-    assert plan.requests == (questions + variants + again) * len(plan.strategies) * experiment.repeats
+    assert plan.requests == (questions + variants + 2 * again) * len(plan.strategies) * experiment.repeats
     assert plan.prompt_tokens > 100 * plan.requests / 2
     assert plan.comparisons
     assert f"{plan.requests:,} requests" in plan.sentence()

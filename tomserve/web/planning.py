@@ -13,6 +13,7 @@ import pydantic
 from tomserve import benchmarks, content
 from tomserve.runs import planning
 from tomserve.runs.item_store import ItemStore
+from tomserve.runs.noise_check import choose_levels
 from tomserve.runs.planning import VariedItems, add_variants, split_variants
 from tomserve.studies import power
 from tomserve.variants import parse_kinds
@@ -56,7 +57,7 @@ class Plan:
     every: int  # that the benchmark has
     drawn: str  # what is left out, in words
     variants: int  # that are asked besides
-    again: int  # questions that the noise check asks again
+    again: int  # questions that the noise check asks again, each at two numbers of requests in flight
     requests: int  # all that is sent
     fewest: bool  # whether there may be more, as a program decides how many turns a conversation has
     about: bool  # whether variants were counted on a part of the questions
@@ -95,7 +96,7 @@ def plan_experiment(experiment: Experiment) -> Plan:
     share = VariedItems(asked, kinds=kinds).again(options.noise_check)
     again = len(asked.take_share(share)) if share else 0
     made = power.plan_study(benchmark, options.path, names, repeats=options.repeats, items=asked)
-    more = (len(asked) + variants + again) / max(1, len(asked))
+    more = (len(asked) + variants + len(choose_levels(())) * again) / max(1, len(asked))
     return Plan(
         benchmark=benchmark.name,
         strategies=names,
