@@ -216,7 +216,9 @@ def test_a_line_with_a_strange_sample_is_counted(tmp_path: Path, sample: object,
 
 
 def test_another_tools_samples_are_combined_and_its_other_uses_of_the_word_ignored() -> None:
-    rows = [{"item": "demo/1", "text": text, "sample": sample} for sample, text in enumerate([SALT, TEA, TEA])]
+    rows = [
+        {"item": "demo/1", "text": text, "sample": n} for n, text in zip((0, "1", 2.0), (TEA, TEA, SALT), strict=True)
+    ]
     assert tomserve.score(rows, [make_item()])["correct"].to_list() == [True]
     named = [{"item": "demo/1", "text": TEA, "sample": "row 17"}]
     assert "samples" not in tomserve.score(named, [make_item()]).columns

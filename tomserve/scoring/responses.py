@@ -292,6 +292,8 @@ class ResponseFile:
             for name, value in self._defaults.items():
                 if name not in row:
                     row[name] = value
+            if self.foreign and (sample := _whole_number(row.get("sample"))) is not None:
+                row["sample"] = sample
         return row
 
     def _parse(self, line: bytes) -> Row | str:
@@ -412,6 +414,13 @@ class NoiseFile(ResponseFile):
 _NEEDED = (("item", str), ("strategy", str), ("model", str), ("turn", int))
 _CLOSING: dict[str, type] = {"closes": int, "conclusion": str}
 _KINDS: dict[type, str] = {str: "text", int: "whole number"}
+
+
+def _whole_number(value: Any) -> int | None:
+    """A whole number as other tools write it, such as "1" or 1.0; None for anything else."""
+    if type(value) is str and value.isascii() and value.isdecimal() and len(value) < 10:
+        return int(value)
+    return int(value) if type(value) is float and value.is_integer() else None
 
 
 def _is_json(line: bytes) -> bool:
