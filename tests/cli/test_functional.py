@@ -176,7 +176,12 @@ def test_the_plan_says_what_each_layer_takes_and_asks_nothing(
         return " ".join((found.out if found.code == 0 else found.err).split())
 
     whole = planned("--weights", weights, "--items", items, *INSIDE)
-    for part in ("8 questions", "vanilla and cot", "million tokens of prompts", "12 cases x 2 orders x 1 layers x "):
+    for part in (
+        "8 questions",
+        "by vanilla and cot: 112 requests",
+        "million tokens of prompts",
+        "12 cases x 2 orders x 1 layers x ",
+    ):
         assert part in whole
     assert "4 questions" in planned("--where", "task=belief", limit=4)
     assert "nothing" in planned("--where", "task=nothing")
