@@ -180,6 +180,10 @@ def test_a_plan_takes_the_spread_of_a_run(cli) -> None:
     command = ("plan", "--benchmark", "perturbed", "--like", ROOT / "runs/example")
     done = passes(cli(*command, "--all"))
     assert f"{pooled:.3f}" in done.out
+    assert not done.err
+    assert not cli("plan", "--like", ROOT / "runs/example").err, "tomserve's own tasks are of the same kind"
+    other = cli("plan", "--benchmark", "hitom", "--like", ROOT / "runs/example").err
+    assert "these are answers to perturbed, and the questions of hitom, which are planned, may differ" in other
     assert "sd: the standard deviation of the units' differences that the run has shown" in done.out
     short = cli(*command).out
     assert len(short.splitlines()) <= 25

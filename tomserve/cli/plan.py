@@ -137,6 +137,7 @@ def plan(
         raise ConfigError(f"--{option} belongs to the plan for a cluster; add --requests N --nodes N")
     from tomserve import benchmarks
     from tomserve.cli import score
+    from tomserve.cli.output import warn
     from tomserve.reporting import tables
     from tomserve.reporting.overview import MORE
     from tomserve.reporting.table_layout import print_prose
@@ -147,6 +148,11 @@ def plan(
     asked = benchmarks.get(benchmark)
     comparison_tables.check_margin(margin)
     known = None if like is None else score.load_answers(like)
+    if known is not None and (other := planning.other_questions(known, asked)):
+        warn(
+            f"--like {like}: these are answers to {other}, and the questions of {asked.name}, which are planned, may "
+            "differ more or less; --benchmark says what is planned"
+        )
     names = tuple(strategy or asked.strategies)
     items = planning.draw_items(asked, path, limit, where or ())
     wanted = {"power": power, "alpha": alpha}

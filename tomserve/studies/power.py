@@ -34,11 +34,12 @@ from tomserve.stats.power import (
     model_power,
     spread_of,
 )
-from tomserve.studies.answer_rows import BASELINE, originals, prepare_rows
+from tomserve.studies.answer_rows import BASELINE, name_benchmarks, originals, prepare_rows
 from tomserve.studies.contrasts import WORTH, integer_codes, pair_rows
 from tomserve.studies.people import CLASS, NONE, people_answers
 from tomserve.studies.phrases import PHRASES
 from tomserve.studies.presentation import finite_or_none
+from tomserve.studies.study import default_study
 
 # Standard deviations that the units' differences are assumed to have, on the scale of a share (0 to 1), where no run
 # tells.
@@ -129,6 +130,13 @@ def plan_study(
     comparisons = pl.DataFrame(listed, infer_schema_length=None)
     requests, tokens = frame.select(pl.col("requests").sum(), pl.col(tokens_column).sum()).row(0)
     return Plan(frame, comparisons, len(items), requests, tokens, later, free)
+
+
+def other_questions(like: pl.DataFrame, planned: Benchmark) -> str:
+    """The benchmarks of a score table, where the spread of its questions says little of that of `planned`; else ""."""
+    asked = name_benchmarks(like)
+    alike = asked == planned.name or (planned.study != Benchmark.study and default_study(like) == planned.study)
+    return "" if alike else asked
 
 
 def draw_items(
