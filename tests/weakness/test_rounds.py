@@ -1,6 +1,7 @@
 """The rounds of a search: which questions are asked, that they follow from the answers, and what is found."""
 
 from collections.abc import Callable
+from random import Random
 
 import numpy as np
 import polars as pl
@@ -88,6 +89,18 @@ def test_where_nothing_is_weak_nothing_is_called_weak() -> None:
     assert rows
     assert not any(row["weak"] for row in rows)
     assert {row["random_needed"] for row in rows} == {None}
+
+
+@pytest.mark.parametrize(("known", "weak"), [(0.0, False), (0.6, True)])
+def test_a_guess_among_more_choices_is_no_weakness(known: float, weak: bool) -> None:
+    """Who guesses one in five of the red boxes, and one in two of the others, is as weak everywhere; who knows three
+    fifths of the others is not."""
+    shares = {True: 0.2, False: known + (1 - known) / 2}
+    rows = scored(lambda item: Random(f"guess/{item.id}").random() < shares[item.factors["colour"] == "red"])
+    chances = rows.with_columns(floor_guess=pl.when(colour="red").then(0.2).otherwise(0.5))
+    first, before = (estimate_cells(some, FACTORS, ())[0] for some in (chances, rows))
+    assert (first["cell"], first["weak"], before["weak"]) == ("colour=red", weak, True)
+    assert first["guess_difference"] == pytest.approx(-0.3 * (1 - known), abs=0.06)
 
 
 def test_the_same_answers_give_the_same_rounds_and_others_give_others() -> None:

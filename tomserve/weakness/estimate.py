@@ -58,8 +58,8 @@ def _cell_records(rows: pl.DataFrame, factors: Mapping[str, str], rules: Sequenc
         found = wilson(right, own.height, level)
         apart = newcombe(right, own.height, right_elsewhere, elsewhere.height, level)
         best = max(((float(own[rule].fill_null(False).mean()), rule) for rule in rules), default=(None, None))  # type: ignore[arg-type]
-        weak = apart.high < 0
-        others = mean(elsewhere)
+        others, guessing = mean(elsewhere), guess_difference(own, elsewhere)
+        weak = apart.high < min(0.0, guessing)
         yield {
             "cell": name,
             "where": describe_cell(cell, factors),
@@ -75,6 +75,7 @@ def _cell_records(rows: pl.DataFrame, factors: Mapping[str, str], rules: Sequenc
             "difference": apart.estimate,
             "diff_low": apart.low,
             "diff_high": apart.high,
+            "guess_difference": guessing,
             "twin": mean(drawn[TWIN]),
             "twins": drawn[TWIN].height,
             "best_rule": None if best[1] is None else best[1].removeprefix("rule_").replace("_", " "),
@@ -90,6 +91,19 @@ def _cell_records(rows: pl.DataFrame, factors: Mapping[str, str], rules: Sequenc
 def mean(rows: pl.DataFrame) -> float | None:
     """The share right; None without rows."""
     return None if rows.is_empty() else float(rows["correct"].mean())  # type: ignore[arg-type]
+
+
+def guess_difference(own: pl.DataFrame, elsewhere: pl.DataFrame) -> float:
+    """The difference that blind guesses bring about by themselves: how much less often questions of a cell (`own`) are
+    right by whoever knows the answers to as many as elsewhere and guesses the rest; 0 where the chances are unknown."""
+    if own.is_empty() or elsewhere.is_empty() or "floor_guess" not in own.columns:
+        return 0.0
+    chances = [some["floor_guess"].mean() for some in (own, elsewhere)]
+    here, there = (one if isinstance(one, float) else math.nan for one in chances)
+    if math.isnan(here - there) or there >= 1:
+        return 0.0
+    known = max(((mean(elsewhere) or 0.0) - there) / (1 - there), 0.0)
+    return (here - there) * (1 - known)
 
 
 def count_random(low: float, high: float | None, share: float | None, looked: int) -> int | None:
