@@ -369,6 +369,16 @@ def test_what_is_read_back_has_the_same_scores(cli: Any, runs: dict[str, Path], 
 
 
 @pytest.mark.parametrize("tool", ["inspect", "lm-eval"])
+def test_grades_without_texts_vote_as_before_when_they_come_back(cli: Any, tmp_path: Path, tool: str) -> None:
+    (file := tmp_path / "a.csv").write_text("id,question,correct\n1,Q1?,0\n1,Q1?,1\n2,Q2?,1\n2,Q2?,0\n")
+    assert cli("import", "csv", file, "--model", "a", "--run", "theirs").code == 0
+    passes(cli("export", tool, "theirs", "--out", tmp_path / "logs"))
+    assert cli("import", tool, tmp_path / "logs", "--run", "again").code == 0
+    for run in ("theirs", "again"):  # of right and wrong equally often the earlier one counts
+        assert load_scores(run).sort("item")["correct"].to_list() == [False, True], run
+
+
+@pytest.mark.parametrize("tool", ["inspect", "lm-eval"])
 def test_open_questions_of_another_tool_come_back_unchanged(cli: Any, tmp_path: Path, tool: str) -> None:
     file = sheet(tmp_path / "a.csv", "1101101011")
     assert cli("import", "csv", file, "--model", "a", *mapped(), "--run", "theirs").code == 0

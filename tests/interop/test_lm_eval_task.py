@@ -382,8 +382,9 @@ def test_lines_that_are_no_samples_are_left_out(tmp_path: Path) -> None:
         list(LmEvalSamples(empty, "m").samples())
 
 
-OURS = {"tomserve_status", "tomserve_correct", "tomserve_error"}
-"""Fields of a sample that lm-eval does not have: how each reply ended, whether it is right, why there is none."""
+OURS = {"tomserve_status", "tomserve_correct", "tomserve_unread", "tomserve_error"}
+"""Fields of a sample that lm-eval does not have: how each reply ended, whether it is right, why no answer was read, why
+there is none."""
 
 
 def written(folder: Path, out: Path) -> tuple[list[Path], Path]:

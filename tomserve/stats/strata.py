@@ -28,19 +28,19 @@ _START = 25
 class _Inverse:
     diagonal: Floats
     corner: Floats
-    schur: float
+    schur: np.float64  # 0 where weights vanish: what is divided by it is not finite, and no error
 
     @classmethod
     def of(cls, data: ArmSums, weights: Floats) -> _Inverse:
         """The inverse for these clusters, each with its weight [clusters]."""
         diagonal = _sums(data, weights)
         corner = _sums(data, weights * data.treated)
-        return cls(diagonal, corner, float(corner.sum() - np.sum(corner**2 / diagonal)))
+        return cls(diagonal, corner, np.float64(corner.sum() - np.sum(corner**2 / diagonal)))
 
     def solve(self, strata: Floats, treatment: float) -> tuple[Floats, float]:
         """The coefficients (of the strata [strata], of the treatment) that solve the equations with this right-hand
         side."""
-        last = (treatment - float(np.sum(self.corner / self.diagonal * strata))) / self.schur
+        last = float((treatment - np.sum(self.corner / self.diagonal * strata)) / self.schur)
         return (strata - self.corner * last) / self.diagonal, last
 
     def quadratic(self, data: ArmSums) -> Floats:

@@ -382,7 +382,14 @@ def matched_contrast(data: pl.DataFrame, treated: pl.Series, *, stratum: str, po
         "failure_mean": failure.mean,
         "failure_sd": failure.sd,
         **_side_columns(sides, known=bool(both.any())),
-        **_bound_columns(effect, (estimate(kept + failed * ~arm), estimate(kept + failed * arm))),
+        # A fitted share need not rise with what is right, and the estimate itself is possible.
+        **_bound_columns(
+            effect,
+            (
+                min(estimate(kept + failed * ~arm), effect.estimate),
+                max(estimate(kept + failed * arm), effect.estimate),
+            ),
+        ),
         **extra,
     }
 
