@@ -167,6 +167,14 @@ def test_a_score_table_has_a_report_that_says_what_it_cannot_show(example: Path,
     assert "--by kind: 1 of 2 questions have no value of it" in write_report([str(table)], by=["kind"]).read_text()
 
 
+def test_chance_is_that_of_the_questions_however_many_variants_each_has(tmp_path: Path) -> None:
+    asked = [make_item(1, choices=["tea", "salt"], gold=None), make_item(2, gold=None)]
+    kinds = ({"variant": kind, "variant_by": "rules"} for kind in ("object", "person"))
+    asked += [make_item(2, id=f"demo/2/{one['variant']}", base="demo/2", gold=None, factors=one) for one in kinds]
+    replies = {"vanilla": {one.id: {"text": '{"answer": "tea"}'} for one in asked}}
+    assert "chance</dt><dd>0.42 " in re.sub(r"\s+", " ", report_html([str(run_folder(tmp_path / "r", replies, asked))]))
+
+
 def test_other_benchmarks_get_what_their_study_has(tmp_path: Path) -> None:
     """The study `accuracy` has no figures of its own: what can be drawn of any study is."""
     items = [make_item(n, choices=["tea", *["salt"][: n % 2], "unknown"], gold=None) for n in (1, 2, 3)]

@@ -237,7 +237,9 @@ def read_answers(
     sources = [replace(source, scores=source.scores.select(scores.columns)) for source in sources]
     outlined = ItemOutlines(sources, scores)
     whole = all(source.folder is not None for source in sources)
-    chance = study.chance(outlined if whole else ())  # what was offered to choose from is not in a score table
+    own = frozenset(originals(scores)["item"])  # chance is that of questions, however many variants each has
+    asked = (one for one in outlined if one.item in own)
+    chance = study.chance(asked if whole else ())  # what was offered to choose from is not in a score table
     for _ in outlined:  # a study need not look at all items, but their factors and canaries are needed
         pass
     return sources, scores, outlined, chance

@@ -14,7 +14,6 @@ from tomserve.runs.manifest import make_portable
 from tomserve.runs.measurement import environment_changes
 from tomserve.studies import Analysis, Context
 from tomserve.studies.answer_rows import split_scores
-from tomserve.studies.presentation import capitalize_first
 
 # Fields of a manifest that say nothing of a measurement
 _NOT_SHOWN = ("schema", "kind", "strategies", "endpoints", "server")
@@ -101,10 +100,9 @@ def _warnings(sources: Sequence[Source], analysis: Analysis) -> Iterator[pages.A
 
 
 def doubts(analysis: Analysis) -> Iterator[pages.Alert]:
-    """The reasons to doubt the numbers, which commands print before them."""
+    """The reasons to doubt the numbers, as commands print them; many begin with a name, which stays as it is."""
     for said in analysis.warnings:
-        sentence = capitalize_first(said) + ("" if said.endswith((".", "!", "?")) else ".")
-        yield pages.Alert(sentence, ("#tables", "Tables"))
+        yield pages.Alert(said if said.endswith((".", "!", "?")) else f"{said}.", ("#tables", "Tables"))
 
 
 def _provenance(source: Source) -> Iterator[tuple[str, str]]:
