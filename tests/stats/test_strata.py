@@ -29,6 +29,13 @@ def test_gee_without_logit_coefficients_reports_a_difference() -> None:
     assert found.low < found.estimate < found.high
 
 
+def test_gee_whose_weights_vanish_falls_back() -> None:
+    """The iteration runs to shares of 0 and 1 in every stratum: the differences of 1 and -1 have a mean of 0."""
+    arm, task, stage = [0, 0, 1, 1, 0, 1, 1], [0, 0, 1, 2, 3, 4, 4], ["a"] * 4 + ["b"] * 3
+    found = these_strata_effect([0, 0, 1, 1, 1, 0, 0], arm, task, stage)
+    assert (found.estimate, found.method.endswith("(no residual variance)")) == (0.0, True)
+
+
 def test_mantel_haenszel_by_hand() -> None:
     y = [1, 1, 0, 1, 0, 0, 1, 0, 0, 0]
     arm = [1, 1, 1, 0, 0, 0, 1, 1, 0, 0]

@@ -36,7 +36,7 @@ from tomserve.stats.paper_formulas import (
     risk_ratio,
 )
 from tomserve.studies import BAD, Card, Context, analyze, compute, load_study
-from tomserve.studies.contrasts import FEWEST_UNITS, class_verdict, contrast
+from tomserve.studies.contrasts import FEWEST_UNITS, THESE, class_verdict, contrast, matched_contrast
 
 DATA = Path(__file__).parents[1] / "data"
 CLASSES = {"no complication": "none", "overall": "overall", **{name.replace("_", " "): name for name in PERTURBATIONS}}
@@ -491,6 +491,20 @@ def test_a_class_that_lost_answers_warns() -> None:
 def lost_of(item: pl.Expr) -> pl.Expr:
     """The number of a question within its task."""
     return item.str.split("/").list.last().cast(pl.Int64)
+
+
+def test_bounds_of_a_fitted_difference_hold_it() -> None:
+    """Failures count as wrong in the difference: what it is if all of them are right is no bound of it by itself."""
+    arm = pl.Series([False, True, True, False, False, True, True])
+    data = pl.DataFrame(
+        {
+            "stage": ["S1"] * 3 + ["S2"] * 4, "cluster": list("abcddee"),
+            "faulty": [False, True, False, True, False, False, False],
+            "correct": [True, False, True, False, False, True, True],
+        }
+    )  # fmt: skip
+    found = matched_contrast(data, arm, stratum="stage", pool=THESE)
+    assert found["worst_low"] < found["risk_difference"] <= found["worst_high"]
 
 
 def test_bounds_hold_what_failures_may_hide() -> None:

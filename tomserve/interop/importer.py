@@ -583,7 +583,8 @@ class _PreparedRun:
 
     def _row_grade(self, sample: Sample, shown: Sequence[str | None]) -> dict[str, Any] | None:
         """The grade as a row keeps it; None where there is none that has to be there. An answer that is the letter of a
-        choice is that choice. shown: the choices as they were shown. An empty reply that is not right has no answer."""
+        choice is that choice. shown: the choices as they were shown. An empty reply that is not right has no answer,
+        unless an export of ours says that it was read."""
         run, grade = self.run, sample.grade
         counts = run.counts == "tool"
         if grade is not None and grade.correct is None and grade.value is not None:
@@ -593,16 +594,17 @@ class _PreparedRun:
         run.ungraded += counts and (grade is None or grade.correct is None)
         if grade is None:
             return {"by": "", "correct": None, "answer": None, "value": None, "counts": True} if counts else None
-        empty = sample.text is not None and not sample.text.strip() and sample.status in ANSWERS
-        empty = empty and grade.correct is not True
-        run.empty += empty
+        silent = sample.text is not None and not sample.text.strip() and sample.status in ANSWERS
+        reason = sample.unread if sample.unread is not None else UNREAD_EMPTY if silent else ""
+        unread = one_line(reason, LONGEST_NAME) if grade.correct is not True else ""
+        run.empty += bool(unread) and sample.unread is None
         return {
             "by": one_line(grade.by, LONGEST_NAME),
             "correct": grade.correct,
-            "answer": None if empty else resolve_letter(grade.answer, shown),
+            "answer": None if unread else resolve_letter(grade.answer, shown),
             "value": grade.value,
             "counts": counts,
-            **({"unread": UNREAD_EMPTY} if empty else {}),
+            **({"unread": unread} if unread else {}),
         }
 
 

@@ -231,6 +231,7 @@ def _metadata(one: ScoredReply, run: str | None) -> dict[str, Any]:
         run=run,
         benchmark=one.item.benchmark,
         status=one.row["status"],
+        unread=one.unread,
         model=one.row["model"],
         **({"error": error_text(one)} if one.row.get("error") else {}),
     )

@@ -107,6 +107,7 @@ def read_sample(data: Mapping[str, Any], head: Mapping[str, Any], place: str) ->
         strategy=str(ours["strategy"]) if ours.get("strategy") else _solvers(head.get("plan")),
         item=item,
         ours=item is not None,
+        unread=ours["unread"] if isinstance(ours.get("unread"), str) else None,
         status=status,
         error=error,
         reasoning=reasoning,

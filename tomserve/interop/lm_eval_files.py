@@ -295,6 +295,7 @@ class LmEvalSamples(Source):
                 strategy=as_text(ours.get("strategy")),
                 item=item,
                 ours=item is not None,
+                unread=found if isinstance(found := exported_value(row, "tomserve_unread", repeat), str) else None,
                 status=as_text(exported_value(row, "tomserve_status", repeat)) or cut_off,
                 error=as_text(exported_value(row, "tomserve_error", repeat)),
                 grade=own[first] if first is not None else None,
@@ -491,5 +492,6 @@ def _document(samples: list[ScoredReply]) -> dict[str, Any]:
         METRIC: sum(right) / len(right),
         "tomserve_status": [sample.row["status"] for sample in samples],
         "tomserve_correct": right,
+        "tomserve_unread": [sample.unread for sample in samples],
         "tomserve_error": [error_text(sample) if sample.row.get("error") else None for sample in samples],
     }

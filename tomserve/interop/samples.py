@@ -88,6 +88,7 @@ class Sample:
     strategy: str | None = None  # the way of asking, where the file names one
     item: str | None = None  # the id of an item of ours, where the file names one
     ours: bool = False  # whether it comes from tomserve, so that `id` is the id of its item
+    unread: str | None = None  # why tomserve read no answer there; empty where it did, None where nothing says it
     status: str = OK  # one of tomserve.status
     error: str | None = None  # why there is no reply
     reasoning: str | None = None  # what a reasoning model thought before

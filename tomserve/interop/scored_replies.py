@@ -29,7 +29,7 @@ from tomserve.scoring.labels import lettered_choices
 from tomserve.scoring.score import sample_of, score_row
 from tomserve.scoring.table import Note
 from tomserve.stats.clustered import repeated_share
-from tomserve.status import UNANSWERED
+from tomserve.status import INVALID, UNANSWERED
 from tomserve.studies import contrasts
 
 Row = dict[str, Any]
@@ -47,6 +47,11 @@ class ScoredReply:
     row: Row
     score: Row
     messages: tuple[dict[str, str], ...]
+
+    @property
+    def unread(self) -> str:
+        """Why no answer was read in the reply; empty where one was, and where none came."""
+        return str(self.score["reason"] or "no answer") if self.score["status"] == INVALID else ""
 
 
 class ScoredReplies:
