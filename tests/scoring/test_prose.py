@@ -133,6 +133,7 @@ def test_a_letter_of_another_alphabet_names_no_choice() -> None:
         ("I would pick A over B.", None),
         ("The correct answer is neither A nor B.", None),
         ("If Ann had seen it, the answer would be B. But she has not.", None),
+        ("The answer is A, not B.", "red_box"),
         ("The answer is A, since B is where it is now.", "red_box"),
     ],
 )

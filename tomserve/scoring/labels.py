@@ -401,7 +401,7 @@ _LETTERS = re.compile(
     r"(?P<open>[(\[\"'\u201c]{0,2})(?P<letter>(?-i:[A-Za-z]))(?P<close>[)\]\"'\u201d]{0,2})(?P<after>[.:,;)]?)(?![\w'\u2019])"
 )
 _NO_ARTICLE = re.compile(
-    r"(?:,? (?:or|and|nor|than|over|rather|instead|but|because|since|is|was|would|must|seems|fits|cannot)\b"
+    r"(?:,? (?:or|and|nor|not|than|over|rather|instead|but|because|since|is|was|would|must|seems|fits|cannot)\b"
     r"|,? ?[/|>,] ?[\"'\u201c(]?[B-Z](?![\w'\u2019]))"
 )
 """What stands behind a letter A that is no article: another letter, or a word that no noun is."""
