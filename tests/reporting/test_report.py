@@ -175,6 +175,18 @@ def test_chance_is_that_of_the_questions_however_many_variants_each_has(tmp_path
     assert "chance</dt><dd>0.42 " in re.sub(r"\s+", " ", report_html([str(run_folder(tmp_path / "r", replies, asked))]))
 
 
+def test_models_that_were_asked_different_questions_have_no_chance_in_common(tmp_path: Path) -> None:
+    offered = {"a": ["tea", "salt"], "b": ["tea", "salt", "milk", "unknown"]}
+    runs = [
+        run_folder(tmp_path / name, {"vanilla": {f"q/{name}": {"text": "tea"}}},
+                   [make_item(1, id=f"q/{name}", choices=choices, gold=None)], name)
+        for name, choices in offered.items()
+    ]  # fmt: skip
+    page = report_html([str(run) for run in runs])
+    assert "not one number, as not all were asked the same questions" in page
+    assert "chance (" not in page
+
+
 def test_other_benchmarks_get_what_their_study_has(tmp_path: Path) -> None:
     """The study `accuracy` has no figures of its own: what can be drawn of any study is."""
     items = [make_item(n, choices=["tea", *["salt"][: n % 2], "unknown"], gold=None) for n in (1, 2, 3)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -237,12 +237,31 @@ def read_answers(
     sources = [replace(source, scores=source.scores.select(scores.columns)) for source in sources]
     outlined = ItemOutlines(sources, scores)
     whole = all(source.folder is not None for source in sources)
-    own = frozenset(originals(scores)["item"])  # chance is that of questions, however many variants each has
-    asked = (one for one in outlined if one.item in own)
-    chance = study.chance(asked if whole else ())  # what was offered to choose from is not in a score table
+    # What was offered to choose from is not in a score table.
+    chance = _find_chance(study, outlined, originals(scores)) if whole else study.chance(())
     for _ in outlined:  # a study need not look at all items, but their factors and canaries are needed
         pass
     return sources, scores, outlined, chance
+
+
+APART = "not one number, as not all were asked the same questions"  # what is said of a chance that is none for all
+ALIKE = 0.01  # by so much the chances of different questions may differ and be one
+
+
+def _find_chance(study: studies.Study, outlined: Iterable[studies.ItemOutline], rows: pl.DataFrame) -> studies.Chance:
+    """What a guesser gets right of the questions, however many variants each has; nothing of parts in which models or
+    strategies that were asked different ones differ. rows: of the questions."""
+    own = frozenset(rows["item"])
+    asked = (one for one in outlined if one.item in own)
+    arms = rows.select("model", "strategy", "item").unique().partition_by("model", "strategy", maintain_order=True)
+    if all(part.height == len(own) for part in arms):
+        return study.chance(asked)
+    held = {one.item: one for one in asked}
+    whole = study.chance(held.values())
+    each = [study.chance(held[name] for name in part["item"] if name in held).shares for part in arms]
+    same = {part: share for part, share in whole.shares.items()
+            if all(abs(one.get(part, share) - share) <= ALIKE for one in each)}  # fmt: skip
+    return whole if same == whole.shares else studies.Chance(same, APART)
 
 
 def common_study(sources: Sequence[Source]) -> str | None:

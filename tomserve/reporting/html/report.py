@@ -19,7 +19,7 @@ from tomserve.engine import adaptations
 from tomserve.errors import ConfigError, TomserveError
 from tomserve.reporting.html import measurement
 from tomserve.reporting.html import page as pages
-from tomserve.reporting.html.figures import common_study, figures_of, read_answers, source_paths
+from tomserve.reporting.html.figures import APART, common_study, figures_of, read_answers, source_paths
 from tomserve.reporting.html.item_browser import ANSWERS, pack_browser, sample_items
 from tomserve.reporting.html.sources import (
     PAGE,
@@ -290,6 +290,8 @@ def _facts(
         facts.append(("noise floor", floor.partition(": ")[2]))
     if "all" in chance.shares:
         facts.append(("chance", f"{chance.shares['all']:.2f} ({chance.meaning})"))
+    elif chance.meaning == APART:
+        facts.append(("chance", APART))
     return facts
 
 
