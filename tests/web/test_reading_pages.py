@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.conftest import ROOT
-from tests.helpers.examples import copied_example
+from tests.helpers.examples import change_manifest, copied_example
 from tests.helpers.workbenches import client, lab, member, settled, signed_in
 from tomserve.runs.runfolder import RunFolder
 from tomserve.runs.scores import load_scores
@@ -160,6 +160,7 @@ def test_scores_report_tables_and_experiment_can_be_taken_away(runs: Path, perso
 
 def test_strategies_and_runs_are_compared_on_a_page_also_with_a_margin(runs: Path, person: TestClient) -> None:
     shutil.copytree(runs / "example", runs / "more/second")
+    change_manifest(runs / "more/second", sampling={"temperature": 0.7, "seed": 0})
     assert person.get("/compare").status_code == 200
     page = settled(person, "/compare?a=example&sa=vanilla&sb=cot").text
     assert "6 gained" in text_of(page)
@@ -171,6 +172,8 @@ def test_strategies_and_runs_are_compared_on_a_page_also_with_a_margin(runs: Pat
     assert person.get("/compare/download?a=example&sa=vanilla&sb=cot&what=x").status_code == 404
     several = settled(person, "/compare?b=example&b=more/second&b=example&sa=vanilla&sb=cot").text
     assert several.count('"n">−5.0<') == 2
+    assert several.count("<td>A by vanilla, B by cot</td>") == 2
+    assert "⚠ B was sampled at temperature 0.7 instead of 0.0" in several
     assert 'href="/compare?a=example&amp;b=more%2Fsecond' in several
     assert person.get("/compare/item?a=example&sa=vanilla&sb=cot&item=none").status_code == 404
     page = settled(person, "/compare?a=example&sa=vanilla&sb=cot&margin=0.3")
