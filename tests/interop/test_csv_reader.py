@@ -144,6 +144,15 @@ def test_one_id_for_two_texts_is_refused(cli, tmp_path: Path) -> None:
     assert load_scores("questions-m")["strategy"].to_list() == ["a", "b"]
 
 
+def test_variants_that_another_tool_asked_take_no_question_s_place(cli, tmp_path: Path) -> None:
+    story, question = "Ada looks into the jar. It holds tea.", "What does Ada believe is in it?"
+    rows = "".join(f"{name},{story},{question},{mark}\n" for name, mark in (("q/1", 1), ("q/1/choices", 0), ("q/2", 0)))
+    path = written(tmp_path / "a.csv", f"id,story,question,correct\n{rows}")
+    done = cli("import", "csv", path, "--model", "m", "--run", "theirs")
+    assert (done.code, "1 left out, as it is to a variant of another question" in done.err) == (1, True), done.err
+    assert load_scores("theirs").select("item", "correct").rows() == [("questions/q/1", True), ("questions/q/2", False)]
+
+
 def test_ids_in_two_forms_of_unicode_are_one(cli, tmp_path: Path) -> None:
     rows = [
         "id,question,text,correct",

@@ -73,6 +73,7 @@ def test_of_several_stories_in_a_prompt_the_last_one_was_asked() -> None:
     known = KnownBenchmark("demo", [one, longer])
     told = " ".join(one.story)
     assert known.find(f"{told} {one.question}") == "demo/1"
+    assert known.find(f"{told} {one.question}", "demo/1/choices") is None, "a variant is no question of its own"
     assert known.find(f"{told} Ada goes home. {one.question}") == "demo/2", "a story that goes on is another one"
     assert known.find(f"{told} {one.question} tea. {' '.join(longer.story)} {one.question}") == "demo/2"
     assert known.find(f"{one.question} {told}") is None, "the question stands before the story"

@@ -24,7 +24,7 @@ from tomserve import benchmarks, content
 from tomserve.content import cache
 from tomserve.content.text import count_noun
 from tomserve.errors import ConfigError
-from tomserve.interop.samples import ReplyBuffer
+from tomserve.interop.samples import ReplyBuffer, original_id
 from tomserve.items import Item
 from tomserve.runs.progress import Listener
 
@@ -103,7 +103,9 @@ class KnownBenchmark:
 
     def find(self, asked: str, item: str | None = None) -> str | None:
         """The id of the item whose story and question the text holds, None where it holds none, or where several fit.
-        item: the id that the file names, which is chosen among several that fit."""
+        item: the id that the file names, which is chosen among several that fit; that of a variant of one fits none."""
+        if item is not None and original_id(item) in self.items:
+            return None
         words = _last_words(asked)
         text, looked_at = f"{' '.join(words)} ", 0
         start = len(text)
@@ -194,7 +196,7 @@ class BenchmarkFinder:
         if self._named is None:
             return self._find_benchmark(samples)
         known = self._known(self._named)
-        found = [known.find(one.asked, one.item) for one in samples]
+        found = [known.find(one.asked, one.item or one.id) for one in samples]
         if not any(found):
             raise ConfigError(
                 f"--benchmark {self._named}: of {count_noun(len(found), 'question')} none is one of its items by story "
@@ -203,7 +205,7 @@ class BenchmarkFinder:
         return QuestionOrigin(known, found, self._path)
 
     def _find_benchmark(self, samples: ReplyBuffer) -> QuestionOrigin:
-        nearly, some = "", [(one.asked, one.item) for one in samples.spread(LOOKED_AT)]
+        nearly, some = "", [(one.asked, one.item or one.id) for one in samples.spread(LOOKED_AT)]
         known_beginnings = _story_beginnings()
         every = frozenset(chain.from_iterable(known_beginnings.values()))
         shown = {one for text, _ in some for one in _beginnings(_last_words(text)) if one in every}
@@ -213,7 +215,7 @@ class BenchmarkFinder:
             known = self._known(name)
             if not any(known.find(asked, item) for asked, item in some):
                 continue
-            found = [known.find(one.asked, one.item) for one in samples]
+            found = [known.find(one.asked, one.item or one.id) for one in samples]
             if all(found):
                 return QuestionOrigin(known, found)
             place = next(one.place for one, item in zip(samples, found, strict=True) if item is None)

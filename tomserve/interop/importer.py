@@ -75,6 +75,9 @@ _LEFT = frozenset({ITEMS, JOURNAL, ".lock", "log.txt"})
 STRATEGY = "imported"
 """The way of asking where neither the file nor the user names one."""
 
+VARIANT = "is to a variant of another question"
+"""Why a reply is left out."""
+
 MOST_TASKS, LONGEST = 1000, 200
 """So many tasks are named in a manifest at most, and so many characters kept of what a tool says of itself."""
 
@@ -261,8 +264,8 @@ def _read_sources(
             if not 0 <= sample.repeat < MOST_REPEATS:
                 summary.left_out.count(f"has no number of a repeat below {MOST_REPEATS:,}", sample.place)
                 continue
-            if sample.ours and "variant_by" in sample.facts:  # it would stand for its original, or count beside it
-                summary.left_out.count("is to a variant of another question", sample.place)
+            if sample.ours and "variant_by" in sample.facts:
+                summary.left_out.count(VARIANT, sample.place)
                 continue
             key = options.together or _clean_name(sample.task) or "imported", _clean_name(sample.model) or "model"
             touched[key] = None
@@ -284,6 +287,11 @@ def _read_sources(
         for key in touched:
             groups[key].origins.append(source.origin())
             groups[key].left_out.update({reason: several for reason, (several, _) in source.left_out.items()})
+    for group in groups.values():  # a variant would stand for its original, or count beside it
+        gone, place = group.buffer.drop_variants()
+        if gone:
+            summary.left_out.count(VARIANT, place, gone)
+            group.left_out[VARIANT] += gone
     return groups
 
 

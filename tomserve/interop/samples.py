@@ -34,6 +34,7 @@ from tomserve.items import Item, nfc, wrong_factor
 from tomserve.items.item import LONGEST_FACTOR, LONGEST_LABEL, MOST_CHOICES, MOST_SENTENCES, MOST_TEXT, Factor
 from tomserve.scoring.labels import Order, find_list_order, find_prompt_order
 from tomserve.status import OK
+from tomserve.variants import KINDS
 
 MOST_REPEATS = 2**15
 """A question has fewer replies than this, as a score table numbers them."""
@@ -205,6 +206,18 @@ def item_id(prefix: str, sample: Sample) -> str:
     if fit == whole and fit:
         return fit
     return f"{fit[: LONGEST_ID - 9]}~{digest(whole.encode())[7:15]}"
+
+
+_VARIANTS = tuple(f"/{kind.name}" for kind in KINDS)
+
+
+def original_id(name: str) -> str | None:
+    """The id of the question whose variant has that id, if a variant has it.
+
+    >>> original_id("tea/1/choices"), original_id("tea/1")
+    ('tea/1', None)
+    """
+    return name.rpartition("/")[0] if name.endswith(_VARIANTS) else None
 
 
 def factor_name(name: str) -> str | None:
@@ -401,6 +414,16 @@ class ReplyBuffer:
         self._file.write(line)
         self._end += len(line)
         return len(line)
+
+    def drop_variants(self) -> tuple[int, str]:
+        """Leave out the replies to variants, as `tomserve items --variants` names them, of questions that have replies
+        here; returns how many there are, and where the first one stands."""
+        ids = {key[0] for key in self._kept}
+        gone = [key for key in self._kept if original_id(key[0]) in ids]
+        place = self._read(self._kept[gone[0]]).place if gone else ""
+        for key in gone:
+            del self._kept[key]
+        return len(gone), place
 
     def __iter__(self) -> Iterator[Sample]:
         return map(self._read, self._kept.values())
