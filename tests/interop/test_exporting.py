@@ -103,12 +103,23 @@ def test_letters_come_back_where_the_strategy_of_today_shows_others(cli: Any, ru
         assert load_scores(str(back))["correct"].to_list() == own
 
 
+def test_runs_that_are_called_alike_in_two_folders_do_not_replace_each_other(
+    cli: Any, run: Path, tmp_path: Path
+) -> None:
+    for folder in ("a", "b"):
+        shutil.copytree(run, tmp_path / "runs" / folder / "same")
+        for tool in ("inspect", "lm-eval"):
+            assert cli("export", tool, f"{folder}/same", "--out", tmp_path / tool).code == 0
+    for tool, names in (("inspect", "*.eval"), ("lm-eval", "results_*.json")):
+        assert len(list((tmp_path / tool).rglob(names))) == 2, tool
+
+
 def test_no_file_of_a_run_is_written_over_not_even_through_a_link(cli: Any, run: Path, tmp_path: Path) -> None:
     before = kept(run)
     out = tmp_path / "out"
     (out / "reference").mkdir(parents=True)
     (out / "mine_vanilla.eval").symlink_to(run / "responses.jsonl")
-    (out / "reference/results_2026-11-22T12-12-09.000000.json").symlink_to(run / "manifest.json")
+    (out / "reference/results_2026-11-22T12-12-09.671891.json").symlink_to(run / "manifest.json")
     for tool in ("inspect", "lm-eval"):
         done = cli("export", tool, run, "--out", out)
         assert done.code == 2, tool

@@ -10,6 +10,7 @@ same run gives the same bytes.
 import contextlib
 import hashlib
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from typing import Any
 import orjson
 
 from tomserve.content import files, output_path
+from tomserve.content.paths import run_name
 from tomserve.engine.redact import redact_settings
 from tomserve.errors import ConfigError
 from tomserve.interop.inspect_export import error_text, format_time, sha256_of
@@ -382,7 +384,8 @@ def export_samples(replies: ScoredReplies, out: Path, listener: Listener) -> lis
     ConfigError and OSError where they cannot be written."""
     manifest = replies.manifest
     created = format_time(manifest.created)
-    date = f"{(created or '1970-01-01T00:00:00')[:19].replace(':', '-')}.000000"
+    apart = zlib.crc32(run_name(replies.folder).encode()) % 10**6  # for runs that were begun in the same second
+    date = f"{(created or '1970-01-01T00:00:00')[:19].replace(':', '-')}.{apart:06}"
     folder = out / sanitize_name(manifest.model)
     folder.mkdir(parents=True, exist_ok=True)
     written, tasks = list[Path](), dict[str, tuple[str, _Task]]()
