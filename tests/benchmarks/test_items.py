@@ -116,8 +116,12 @@ def test_a_json_file_is_read_up_to_the_length_of_a_line(tmp_path: Path, monkeypa
         read(tmp_path, json.dumps([ROW, {"s": "x" * (1 << 20)}]), data="x.json")
 
 
-@pytest.mark.parametrize("data", ["/etc/hosts", "../x.jsonl"])
+@pytest.mark.parametrize("data", ["/etc/hosts", "../x.jsonl", "link.jsonl", "folder/x.jsonl"])
 def test_a_mapping_reads_nothing_outside_its_folder(data: str, tmp_path: Path) -> None:
-    (tmp_path / "m.yaml").write_text(json.dumps({**MAPPING, "data": data}), "utf-8")
-    with pytest.raises(ConfigError, match="data: expected a file beside this one"):
-        list(load(tmp_path / "m.yaml"))
+    (tmp_path / "x.jsonl").write_text(json.dumps(ROW), "utf-8")
+    (theirs := tmp_path / "theirs").mkdir()
+    (theirs / "link.jsonl").symlink_to("../x.jsonl")
+    (theirs / "folder").symlink_to("..")
+    (theirs / "m.yaml").write_text(json.dumps({**MAPPING, "data": data}), "utf-8")
+    with pytest.raises(ConfigError, match=r"data: (expected a file beside this one|is a link to .*; put the file)"):
+        list(load(theirs / "m.yaml"))

@@ -275,8 +275,14 @@ def _mapping_of(path: Path) -> _Mapping | None:
     if path.suffix not in (".yaml", ".yml"):
         return None
     data, lines = load_yaml(path)
-    mapped = isinstance(data, dict) and "data" in data
-    return validate(data, _Mapping, path=path, lines=lines) if mapped else None
+    if not isinstance(data, dict) or "data" not in data:
+        return None
+    mapping = validate(data, _Mapping, path=path, lines=lines)
+    real = (path.parent / mapping.data).resolve()
+    if not any(real.is_relative_to(folder) for folder in (path.resolve().parent, path.parent.resolve())):
+        # what stands in it is sent to the model's server
+        raise ContentError(f"is a link to {one_line(str(real))}; put the file itself there", path=path, field="data")
+    return mapping
 
 
 def tables_of(path: Path) -> list[Path]:
