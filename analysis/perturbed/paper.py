@@ -217,11 +217,12 @@ def with_rules(
 
 
 def add_solved_tasks(tasks: pl.DataFrame, more: dict[Arm, dict[str, Any]]) -> dict[Arm, dict[str, Any]]:
-    """`more` with how many tasks of the table `tasks` each model and strategy has solved."""
-    for (model, strategy), part in tasks.group_by(["model", "strategy"]):
+    """`more` with how many tasks of the table `tasks` each model and strategy has solved, of those asked whole."""
+    for (model, strategy), every in tasks.group_by(["model", "strategy"]):
+        part = every.filter(pl.col("subtasks") == pl.col("questions"))
         for subset in ("all", "false_belief"):
             if (entry := more.get((subset, str(model), str(strategy)))) is not None:
-                entry |= {"tasks_solved": int(part["solved"].fill_null(False).sum()), "tasks": part.height}
+                entry |= {"tasks_solved": int(part["solved"].sum()), "tasks": part.height}
     return more
 
 

@@ -189,7 +189,8 @@ def _criteria(tables: Tables) -> pl.DataFrame:
         .then(pl.lit("cannot be told"))
         .otherwise(pl.lit("not robust"))
     )
-    solved = [pl.format("{} of {}", "tasks_solved", "tasks").alias("tasks solved")] if "tasks" in rows.columns else []
+    counted = pl.when(pl.col("tasks") > 0).then(pl.format("{} of {}", "tasks_solved", "tasks"))
+    solved = [counted.otherwise(pl.lit("none asked whole")).alias("tasks solved")] if "tasks" in rows.columns else []
     return rows.select(
         _questions(),
         "model",

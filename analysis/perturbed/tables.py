@@ -356,17 +356,18 @@ def subtasks(rows: pl.DataFrame) -> pl.DataFrame:
 
 def tasks(rows: pl.DataFrame) -> pl.DataFrame:
     """The table `tasks`: how many of a task's questions are right, and whether it is solved. It is solved if all its
-    questions were asked and all are right, and null if all asked ones are right but some were not asked. A task that is
-    told anew, too, has its questions once in each telling."""
+    questions (`questions`) were asked and all are right, and null if all asked ones are right but some were not asked.
+    A task that is told anew, too, has its questions once in each telling."""
     right, asked = pl.col("subtasks_right"), pl.col("subtasks")
     counted = rows.group_by("model", "strategy", "stage", "perturbation", maintain_order=True).agg(
         pl.col("correct").sum().cast(pl.Int64).alias("subtasks_right"),
         pl.len().cast(pl.Int64).alias("subtasks"),
-        whole=pl.col("task_questions").max().fill_null(SUBTASKS) * pl.col("fresh").n_unique(),
+        questions=pl.col("task_questions").max().fill_null(SUBTASKS) * pl.col("fresh").n_unique(),
     )
     # The questions that were not asked might have been answered wrongly.
-    solved = pl.when(right < asked).then(False).when(asked == pl.col("whole")).then(True).otherwise(None)
-    return in_order(counted.with_columns(solved.alias("solved"))).select(pl.exclude("subtasks", "whole"), "subtasks")
+    solved = pl.when(right < asked).then(False).when(asked == pl.col("questions")).then(True).otherwise(None)
+    last = ("subtasks", "questions")
+    return in_order(counted.with_columns(solved.alias("solved"))).select(pl.exclude(last), *last)
 
 
 _CHAIN_NUMBERS = ("lcs", "lcps", "transitions", *MORE_METRICS)

@@ -268,7 +268,9 @@ def test_a_task_is_solved_when_all_sixteen_are_right() -> None:
         for stage, size, missed in (("C1", 16, None), ("C2", 16, 3), ("C3", 8, None))
         for n in range(size)
     ]
-    found = study_tables(pl.DataFrame(rows))["tasks"]
+    tables = recommended(pl.DataFrame(rows))
+    assert tables["criteria"].select("tasks_solved", "tasks").row(0) == (1, 2), "the third was not asked whole"
+    found = tables["tasks"]
     assert found.select("stage", "subtasks_right", "solved").rows() == [
         ("C1", 16, True),
         ("C2", 15, False),
