@@ -333,19 +333,18 @@ def published_and_ours(found: ModelLayers) -> dict[str, pl.DataFrame]:
 
 
 def _behaviour(found: ModelLayers, model: str) -> list[Record]:
-    """Raw shares right as the source counts them: of all questions, by the beginning of the task, and by dimension."""
+    """Raw shares right as the source counts them: of all questions that B counts, by the beginning of the task, and by
+    dimension."""
     if found.asked is None or B_NAME not in found.told:
         return []
-    plain = [name for (who, _), name in found.plain.items() if who == model]
-    own = found.asked.rows.filter(pl.col("mind"), pl.col("strategy").is_in(plain), model=model)
-    rows = []
-    for _, part in own.group_by("strategy", maintain_order=True):
-        row: Record = {"overall": part["correct"].mean()}
-        for name in published_tables.BEHAVIOUR_COLUMNS[1:4]:
-            row[name] = part.filter(pl.col("task").str.starts_with(name))["correct"].mean()
-        row |= {name: part.filter(dimension=name)["correct"].mean() for name in published_tables.BEHAVIOUR_COLUMNS[4:]}
-        rows.append(row)
-    return rows
+    part = questions(found, model)
+    if not part.height:
+        return []
+    row: Record = {"overall": part["correct"].mean()}
+    for name in published_tables.BEHAVIOUR_COLUMNS[1:4]:
+        row[name] = part.filter(pl.col("task").str.starts_with(name))["correct"].mean()
+    row |= {name: part.filter(dimension=name)["correct"].mean() for name in published_tables.BEHAVIOUR_COLUMNS[4:]}
+    return [row]
 
 
 def _causal(found: ModelLayers, model: str) -> list[Record]:

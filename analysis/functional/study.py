@@ -256,8 +256,8 @@ def _lead(row: Row) -> str:
     if finite_or_none(row["ftom_bs"]) is not None:
         how = "does not count" if _is_uncounted(row) else "is missing"
         return f"FToM_BS, without the mechanism, {_with(row, 'ftom_bs')}; no FToM, as C {how} ({row['no_c']})"
-    return "no score: " + "; ".join(f"{name.upper()} is missing ({row[f'no_{name}']})" for name in "bs"
-                                    if row[f"no_{name}"])  # fmt: skip
+    lacking = [name for name in "bs" if row[f"no_{name}"]] or ["c"]  # C alone, where B and S have no weight
+    return "no score: " + "; ".join(f"{name.upper()} is missing ({row[f'no_{name}']})" for name in lacking)
 
 
 def _with(row: Row, name: str) -> str:

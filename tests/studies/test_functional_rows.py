@@ -72,6 +72,15 @@ def test_a_strategy_that_reasons_never_counts(strategy: str) -> None:
 
 
 @pytest.mark.usefixtures("alone")
+def test_beside_the_source_stand_the_answers_that_b_counts_of_every_benchmark() -> None:
+    """All right by vanilla; letters count of the other benchmark alone, where nothing is right."""
+    wrong = [answers(share(0.0), strategy="letters", kinds=(), benchmark=name) for name in ("worlds", "fantom")]
+    found = gather_layers(combine_scores([answers(), *wrong]).lazy())
+    ours = score.published_and_ours(found)["published_behaviour"].filter(pl.col("from") == score.OURS)
+    assert ours["overall"].to_list() == [0.5]
+
+
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("others", [("letters",), ("letters", "cot_free", "letters_cot")])
 def test_what_is_beside_its_partner_or_alone_counts(others: tuple[str, ...]) -> None:
     found = gather_layers(combine_scores([answers(strategy=one, benchmark="fantom") for one in others]).lazy())
