@@ -11,7 +11,7 @@ from tomserve.scoring.answers import read_reply
 from tomserve.scoring.baselines import find_first_mention, list_mentions
 from tomserve.scoring.grades import digest_question
 from tomserve.scoring.labels import LONGEST, LetteredChoices, find_prompt_order, longest_label, match_label
-from tomserve.scoring.score import read_response
+from tomserve.scoring.score import item_fields, read_response
 
 CHOICES = ("tea", "salt", "unknown")
 
@@ -62,10 +62,13 @@ def test_a_letter_is_read_with_the_list_that_was_shown(more: dict[str, Any], rep
     assert read_response(ITEM, {"status": "ok", "text": reply, **more}, True).answer == answer
 
 
-@pytest.mark.parametrize(("benchmark", "second"), [("demo", "tea"), ("hitom", "salt")])
-def test_letters_count_every_choice_but_one_that_is_not_offered(benchmark: str, second: str) -> None:
+@pytest.mark.parametrize(("benchmark", "second", "guess"), [("demo", "tea", 1 / 3), ("hitom", "salt", 1 / 2)])
+def test_letters_and_a_guess_count_every_choice_but_one_that_is_not_offered(
+    benchmark: str, second: str, guess: float
+) -> None:
     item = make_item(choices=["unknown", "tea", "salt"], gold=None, benchmark=benchmark)
     assert read_response(item, {"status": "ok", "text": "Answer: B"}, True).answer == second
+    assert item_fields(item)["floor_guess"] == guess
 
 
 def test_the_authors_and_the_reader_are_told_the_order_too() -> None:

@@ -25,6 +25,7 @@ from tomserve.items.rationale import MOST_WORK, Automaton
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.baselines import GENERIC, Baseline
 from tomserve.scoring.chains import MISSING, compare_chain, judge_sentences, score_chain
+from tomserve.scoring.labels import lettered_choices
 
 Kind = pl.DataType | type[pl.DataType]
 """The type of a column, as Polars names it, such as ``pl.Float64`` or ``pl.List(pl.String)``."""
@@ -306,12 +307,13 @@ RULED = Metric({rule.column: pl.Boolean for rule in GENERIC}, _generic_rules, of
 
 def _guess_chance(item: Item, reading: Reading) -> dict[str, float | None]:
     del reading  # what a guess scores does not depend on a reply
-    return {} if not item.choices else {"floor_guess": 1 / len(item.choices)}
+    return {} if not item.choices else {"floor_guess": 1 / len(lettered_choices(item).offered)}
 
 
 GUESSED = Metric({"floor_guess": pl.Float64}, _guess_chance, of_item=True)
-"""The share right of somebody who picks one of the item's choices blindly, from 0 to 1: the chance that a study
-corrects an accuracy for, since items of one table may offer different numbers of choices."""
+"""The share right of somebody who picks one of the choices blindly that the item's benchmark offers (in Hi-ToM all but
+"unknown"), from 0 to 1: the chance that a study corrects an accuracy for, since items of one table may offer different
+numbers of choices."""
 
 STANDARD = (ANSWER, CHAIN, FLOOR, RULED, GUESSED)
 """The metrics of every score table, in the order of their columns."""
