@@ -10,15 +10,18 @@ import pytest
 from tests.conftest import Cli
 from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
 from tests.helpers.questionnaires import fill, form_file, items, keys, made
+from tests.helpers.reports import run_folder
 from tomserve.benchmarks import Benchmark
 from tomserve.errors import ConfigError, ContentError
 from tomserve.humans import answers, run
 from tomserve.humans import plan as planning
 from tomserve.humans.questionnaire import QuestionnaireOptions, make_questionnaire
+from tomserve.runs.manifest import Manifest
 from tomserve.runs.scores import scores_of
 from tomserve.status import UNANSWERED
 from tomserve.studies import comparison as comparing
 from tomserve.studies import compute
+from tomserve.web.tally import of_run
 
 
 @pytest.fixture
@@ -90,6 +93,8 @@ def test_single_people_are_counted_beside_the_majority(study: Path, tmp_path: Pa
     assert 0 <= overall["ci_low"] < overall["share"] < overall["ci_high"] <= 1
     assert found.tables["people"].filter(factor="question_kind")["answers"].sum() == answered
     assert "samples" not in found.tables, "people are no samples of one another"
+    (shown,) = of_run(tmp_path / "human").shares
+    assert (shown.correct, shown.total) == (right, answered), "as a leaderboard says it beside that share"
     assert not found.warnings, "nobody was asked what somebody else was asked"
     # A t interval of few people would reach beyond one; no difference of shares does.
     scores = scores_of(run_of(study, tmp_path / "two", *paths[1:3]))
@@ -126,6 +131,10 @@ def test_people_and_a_model_are_compared_on_the_same_questions(study: Path, tmp_
     assert (row["class"], row["A"], row["B"]) == ("overall", 1.0, pytest.approx(share))
     assert row["difference"] == pytest.approx(share - 1)
     assert row["high"] < 0
+    fixed = {name: value for name, value in Manifest.load(tmp_path / "runs/human").to_dict().items() if "bench" in name}
+    said = {"vanilla": {item.id: {"text": '{"answer": "salt"}'} for item in items()}}
+    run_folder(tmp_path / "runs/salty", said, items(), "salty", **fixed)
+    assert not [one for one in comparing.compare("human", "salty", common=True).lacking if "side by side" in one]
 
 
 def test_paper_and_forms_give_the_same_answers(study: Path, tmp_path: Path) -> None:

@@ -46,6 +46,11 @@ class AnswerConditions:
         """What people's answers have to share with a model's to stand beside them: the questions."""
         return self.benchmark, self.digest, self.gold, self.questions
 
+    def of_people(self) -> AnswerConditions:
+        """What of this has to be the same of people, whose answers are neither sampled nor prompted: the `ground`."""
+        told = AnswerConditions(benchmark=self.benchmark, strategy=self.strategy, count=self.count)
+        return replace(told, questions=self.questions, digest=self.digest, gold=self.gold)
+
     def record(self, manifest: Manifest, scores: Mapping[str, Any]) -> AnswerConditions:
         """The same with what a run's manifest and the record of its scores tell."""
         temperature, seed = float(manifest.sampling.get("temperature") or 0), manifest.sampling.get("seed")

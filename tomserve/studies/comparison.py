@@ -435,6 +435,8 @@ def _unlike(sides: tuple[Side, Side], tables: Sequence[pl.DataFrame]) -> Iterato
         every = [one.record(manifest, record) for one in answer_conditions(rows)]
         if side.strategy is not None:
             every = [replace(one, strategy="", prompt="") for one in every]
+        if any("people" in one.columns for one in tables):
+            every = [one.of_people() for one in every]
         found.append({one.strategy: [same for same in every if same.strategy == one.strategy] for one in every})
     for strategy in sorted(found[0].keys() & found[1].keys()):
         if why := describe_difference(*(Conditions(tuple(own[strategy])) for own in reversed(found))):

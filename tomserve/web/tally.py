@@ -154,13 +154,15 @@ def _share(part: pl.DataFrame, asked: AnswerConditions, factor: str) -> Share:
     chances = breakdowns.task_rows(part.lazy()).rows["chance"]
     failed, unread = int(row["failed"] or 0), int(row["unread"] or 0)
     estimate, low, high, crowd = row["accuracy"], row["ci_low"], row["ci_high"], 0
+    correct, total = int(row["correct"]), int(row["total"])
     if people.TABLE in tables:
         each = tables[people.TABLE].filter(factor=people.OVERALL).row(0, named=True)
         estimate, low, high, crowd = each["share"], each["ci_low"], each["ci_high"], int(each["people"])
+        correct, total = round(each["share"] * each["answers"]), int(each["answers"])  # of all people
     return Share(
         asked=asked,
-        correct=int(row["correct"]),
-        total=int(row["total"]),
+        correct=correct,
+        total=total,
         failed=max(0, failed - unread),
         unread=unread,
         chance=finite_or_none(chances.mean()) if chances.len() and not chances.null_count() else None,
