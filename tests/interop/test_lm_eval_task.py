@@ -331,6 +331,19 @@ def test_choices_that_were_weighed(tmp_path: Path) -> None:
     assert found.text == "yes"
 
 
+@pytest.mark.parametrize(("grade", "right"), [(0.0, ["2", "1"]), (1.0, ["1", "0"])])
+def test_a_target_that_is_a_choice_may_count_the_choices(tmp_path: Path, grade: float, right: list[str]) -> None:
+    asked = [["Q", f" {number}"] for number in range(3)][::-1] if grade else [["Q", f" {n}"] for n in (1, 2, 0)]
+    weighed = [[["-9", "False"]] for _ in asked]
+    rows = [
+        {"doc_id": n, "doc": {}, "target": target, "arguments": asked, "resps": weighed, "metrics": ["acc"], "acc": 0.0}
+        for n, target in enumerate(("1", "0"))
+    ]
+    rows[0] |= {"resps": [[["-1" if one[1] == " 1" else "-9", "False"]] for one in asked], "acc": grade}
+    found = LmEvalSamples(samples(tmp_path / "samples_x.jsonl", rows), "m").samples()
+    assert [one.target for one in found] == right
+
+
 def test_names_of_grades_do_not_multiply(tmp_path: Path) -> None:
     """A file of some megabytes kept an import busy for hours."""
     names = [[f"{n}-{m}" for m in range(500)] for n in range(40)]

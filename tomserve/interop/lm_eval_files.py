@@ -34,6 +34,7 @@ from tomserve.interop.samples import (
     Source,
     SourceAbout,
     as_text,
+    decide_grade,
     facts_of,
     open_source,
     parse_grade,
@@ -165,15 +166,28 @@ def element_at(values: Any, place: int) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def row_target(value: Any, choices: tuple[str, ...]) -> str | None:
-    """The right answer; a number counts the choices from 0."""
-    if isinstance(value, str) and choices and value not in choices and value.isdecimal():
+def row_target(value: Any, choices: tuple[str, ...], numbered: bool = False) -> str | None:
+    """The right answer; a number counts the choices from 0, and so does one that is a choice itself if `numbered`."""
+    if isinstance(value, str) and choices and (numbered or value not in choices) and value.isdecimal():
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and choices and 0 <= value < len(choices):
         return choices[value]
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     return value if isinstance(value, str) else None if value is None else orjson.dumps(value).decode()
+
+
+def counts_choices(row: Mapping[str, Any]) -> bool:
+    """Whether the target of a line, which lm-eval writes as a text, is shown by its grade to count choices, although
+    it is one of them itself, as where these are numbers."""
+    value, grades = row.get("target"), row_grades(row)
+    if not isinstance(value, str) or not value.isdecimal() or (first := first_grade(grades)) is None:
+        return False
+    choices, right = row_prompt(row)[1], decide_grade(grades[first]).correct
+    if value not in choices or int(value) >= len(choices) or right is None:
+        return False
+    chosen = row_texts(row["resps"], choices, first.partition(",")[0])[0]
+    return (chosen == value) != right and chosen in (value, choices[int(value)])
 
 
 def exported_value(row: Mapping[str, Any], name: str, repeat: int) -> Any:
@@ -199,6 +213,7 @@ class LmEvalSamples(Source):
         self.task = self._named["task"] if self._named else path.stem.removeprefix("samples_")
         self._model, self._scorer = model, scorer
         self._results: dict[str, Any] | None = None
+        self._numbered = False  # whether targets count the choices where these are numbers
 
     def about(self) -> SourceAbout:
         """What the results beside the file say. Raises ConfigError where they cannot be read."""
@@ -256,6 +271,7 @@ class LmEvalSamples(Source):
         model, chosen, more = self.model, None, _More(self._scorer)
         for _, row in self._rows(count=True):
             chosen = chosen if chosen is not None else row_filter(row)
+            self._numbered = self._numbered or counts_choices(row)
             if row_filter(row) != chosen:
                 more.see(row)
         if chosen is None:
@@ -290,7 +306,7 @@ class LmEvalSamples(Source):
                 model=model,
                 asked=asked,
                 text=text,
-                target=row_target(row.get("target"), choices),
+                target=row_target(row.get("target"), choices, self._numbered),
                 choices=choices,
                 given=row_question(doc),
                 repeat=number if isinstance(number, int) else repeat,
