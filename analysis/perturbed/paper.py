@@ -176,6 +176,9 @@ def criteria_records(counts: Counts, more: dict[Arm, dict[str, Any]]) -> Iterato
             yield {**key, **_met(cells, rule), "classes_tested": tested, **known, **simple.get(rule, {})}
 
 
+LIMITED = 5  # so many classes make limited robust Theory of Mind
+
+
 def _met(cells: Mapping[str, tuple[int, int]], rule: str) -> dict[str, Any]:
     """Which criteria these right and asked questions by class meet. rule: strict or lenient."""
 
@@ -184,7 +187,7 @@ def _met(cells: Mapping[str, tuple[int, int]], rule: str) -> dict[str, Any]:
         return total > 0 and (2 * correct > total if rule == "strict" else 2 * correct >= total)
 
     passed = sum(map(above, PERTURBED))
-    verdicts = {"limited_robust": passed >= 5, "robust": passed == len(PERTURBED)}
+    verdicts = {"limited_robust": passed >= LIMITED, "robust": passed == len(PERTURBED)}
     return {"ostensible": above(CONTROL), "classes_above": passed, **verdicts}
 
 

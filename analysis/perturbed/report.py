@@ -107,7 +107,8 @@ def _robust(tables: Tables) -> Card | None:
     for row in tables["criteria"].filter(rule="strict").iter_rows(named=True):
         above, below, undecided = _sides_of_half(tables, row)
         control = _has_control(tables, row)
-        outcomes.add(_outcome(row, below, undecided, control))
+        fails = below + _sides_of_half(tables, row, control=True)[1]
+        outcomes.add(_outcome(row, fails, undecided, control))
         (met if row["subset"] == "all" else believed).add(bool(row["ostensible"] and row["limited_robust"]))
         tested = int(str(row.get("classes_tested", len(PERTURBED))))
         text = f"More than half right in {row['classes_above']} of {tested} classes, "
@@ -183,28 +184,29 @@ def _has_control(tables: Tables, row: Row) -> bool:
 
 
 def _outcome(row: Row, below: int, undecided: int, control: bool) -> str:
-    """Which of _ROBUST holds; below, undecided: classes whose interval lies below one half, or holds it; control:
-    whether unperturbed stories were asked."""
+    """Which of _ROBUST holds; below, undecided: classes whose interval lies below one half (that of unperturbed stories
+    among them), or holds it; control: whether unperturbed stories were asked."""
     if row["robust"] and row["ostensible"]:
         return "perhaps" if below or undecided else "yes"
     tested = int(str(row.get("classes_tested", len(PERTURBED))))
     passed = row["classes_above"] == tested and (row["ostensible"] or not control)
     if passed and (tested < len(PERTURBED) or not control):
         return "untested"  # robust as far as it was asked
-    if row["limited_robust"]:
+    if row["limited_robust"] and (row["ostensible"] or not control):
         return "limited"
     if row["ostensible"]:
         return "ostensible"
     return "no" if below else "open"
 
 
-def _sides_of_half(tables: Tables, row: Row) -> tuple[int, int, int]:
-    """How many classes have an interval that lies above one half, below it, or around it; 0 where nothing is known."""
+def _sides_of_half(tables: Tables, row: Row, *, control: bool = False) -> tuple[int, int, int]:
+    """How many classes have an interval that lies above one half, below it, or around it; 0 where nothing is known.
+    control: of the class of unperturbed stories instead."""
     if not has_rows(tables, "accuracy", "subset strategy perturbation ci_low ci_high"):
         return 0, 0, 0
-    part = tables["accuracy"].filter(
-        ~pl.col("perturbation").is_in([CONTROL, OVERALL]), subset=row["subset"], strategy=row["strategy"]
-    )
+    name = pl.col("perturbation")
+    named = name == CONTROL if control else ~name.is_in([CONTROL, OVERALL])
+    part = tables["accuracy"].filter(named, subset=row["subset"], strategy=row["strategy"])
     above = part.filter(pl.col("ci_low") > 0.5).height
     below = part.filter(pl.col("ci_high") < 0.5).height
     return above, below, part.height - above - below

@@ -347,6 +347,22 @@ def recommended(frame: pl.DataFrame) -> dict[str, pl.DataFrame]:
     return analyze(frame, load_study("perturbed"))
 
 
+def test_the_papers_terms_ask_for_unchanged_stories_and_leave_open_what_was_not_asked() -> None:
+    """Right in all changed stories and no unchanged one; and in unchanged ones and four of six classes, four unasked."""
+
+    def term(frame: pl.DataFrame) -> str:
+        (shown,) = (one.frame for one in compute(frame, "perturbed").summary() if "criteria" in one.title)
+        return str(shown["paper's term"].unique().item())
+
+    changed = design(lambda stage, name, n, strategy: name != "none")
+    assert term(changed) == "not robust"
+    assert compute(changed, "perturbed").verdicts()[0].cards[0].verdict == "No"
+    six = design(lambda stage, name, n, strategy: name in ("none", *PERTURBATIONS[1:5]))
+    six = six.filter(pl.col("perturbation").is_in(PERTURBATIONS[:7]))
+    assert term(six) == "cannot be told"
+    assert term(six.with_columns(correct=pl.col("correct") & (pl.col("perturbation") != "none"))) == "not robust"
+
+
 def test_recommended_accuracy_counts_tasks_and_failures() -> None:
     frame = design(lambda stage, name, n, strategy: n > 0).with_columns(
         status=pl.when(pl.col("item") == "C1/none/3").then(pl.lit("timeout")).otherwise("status")
