@@ -117,13 +117,20 @@ def test_score_tables_compare_too_but_not_several_models(tmp_path: Path) -> None
         compare(paths["one"], paths["other"], common=True)
 
 
-def test_runs_that_were_asked_otherwise_are_told_by_their_names_below_the_folder_of_runs(cli: Cli) -> None:
+def test_runs_that_were_asked_otherwise_are_told_by_their_names_below_the_folder_of_runs(
+    cli: Cli, tmp_path: Path
+) -> None:
     for name, changes in (("one", {}), ("two", {"sampling": {"temperature": 0.7, "seed": 0}})):
         change_manifest(copied_run(runs_root() / name / "part"), **changes)
     told = cli("analyze", "one/part", "two/part", "--label", "two/part=other").err
     assert "perturbed by cot, perturbed by vanilla: not to be set beside one/part, nor ranked with it: two/part" in told
     assert "two/part was sampled at temperature 0.7 instead of 0.0: repeat with the same" in told
     assert "counted as one model" not in told
+    for name in "ab":
+        change_manifest(copied_run(tmp_path / name / "x"), model=name)
+    told = cli("report", f"{tmp_path}/a/x/", f"{tmp_path}/b/x/", "--out", tmp_path / "r.html").err
+    assert "several runs are called x, and are counted as one" in told
+    assert "2 runs are called x, and are counted as one." in (tmp_path / "r.html").read_text()
 
 
 def test_a_plan_counts_requests_and_what_can_be_found() -> None:

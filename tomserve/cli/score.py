@@ -231,7 +231,9 @@ def load_sources(runs: Sequence[str | None], labels: Sequence[str] = ()) -> Load
         frames.append(load_scores(None if run is None else str(run), note=warn))
         lacking += warn_gaps(source, frames[-1])
         if isinstance(source, Path):
-            manifests[run_name(source)] = read_manifest(source) or {}
+            if (name := run_name(source)) in manifests:
+                warn(f"several runs are called {name}, and are counted as one; rename the folder of one of them")
+            manifests[name] = read_manifest(source) or {}
     scores = relabel(comparison.combine_scores(frames), labels)
     for said in (*comparison.same_model_notes(scores, manifests), *unlike_notes(scores, manifests)):
         warn(said)
