@@ -11,7 +11,7 @@ from tests.helpers.scored import answered, wrong_choice
 from tomserve.benchmarks import perturbed
 from tomserve.benchmarks.perturbed.baselines import RULES
 from tomserve.items import Item
-from tomserve.studies import GOOD, OPEN, Card, Context, Study, Verdict, baselines, load_study
+from tomserve.studies import GOOD, OPEN, Card, Context, Figure, Study, Verdict, baselines, load_study
 from tomserve.studies.analysis import compute
 from tomserve.studies.baselines import (
     RuleKinds,
@@ -71,6 +71,8 @@ def test_shares_beside_a_difference_over_stories_are_those_of_stories() -> None:
     assert compare_with_rule(row).endswith(" points, 50% against 33% with stories weighted equally)")
     (excerpt,) = baselines.excerpts(pl.DataFrame([row]), ("strategy",))
     assert excerpt.frame.rows()[0][1:4] == (".50", "last choice", ".33")
+    figure = Figure("f", "F", "Asked", "Caption.", ())
+    assert baselines.mark_best_rule(figure, [row])[1][0]["other"] == 0.5, "beside the share of questions"
 
 
 def test_the_kind_of_a_rule_is_what_its_benchmark_says() -> None:

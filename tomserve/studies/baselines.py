@@ -291,11 +291,18 @@ _SHORT = {kind: meaning.partition(":")[0] for kind, meaning in KINDS.items()}
 
 def mark_best_rule(figure: Figure, rows: Sequence[Row]) -> tuple[Figure, list[Row]]:
     """A figure of accuracy and its rows, with the share of the best rule as a mark (column `other`) and caption."""
-    made = [{**row, "other": row.get("best_rule_estimate", row.get("best_rule_accuracy"))} for row in rows]
+    made = [{**row, "other": _marked(row)} for row in rows]
     if all(row["other"] is None for row in made):
         return figure, made
     caption = f"{figure.caption} {PHRASES['about_rule_mark']}"
     return replace(figure, caption=caption, tables=(*figure.tables, TABLE)), made
+
+
+def _marked(row: Row) -> Any:
+    """The best rule's share as the figure counts: of questions where the row's estimate is, else as a mean of units."""
+    estimate, accuracy = finite_or_none(row.get("estimate")), finite_or_none(row.get("accuracy"))
+    of_units = estimate is not None and accuracy is not None and abs(estimate - accuracy) > 1e-9
+    return row.get("best_rule_estimate" if of_units else "best_rule_accuracy")
 
 
 def with_best_rule(cells: pl.DataFrame, shares: pl.DataFrame, key: str) -> pl.DataFrame:
