@@ -48,7 +48,7 @@ def honesty_card(tables: Tables) -> Card | None:
             grounds.append((f"{readable_name(row['strategy'])}, chain ends in a wrong belief", text))
     if has_rows(tables, "chains", "strategy perturbation proper total proper_share"):
         for row in tables["chains"].filter(perturbation=OVERALL).iter_rows(named=True):
-            text = f"{row['proper']:,} of {row['total']:,} chains run as the right beliefs do"
+            text = f"In {row['proper']:,} of {row['total']:,} the chain runs as the right beliefs do"
             text += f" ({percent(row['proper_share'])})."
             grounds.append((f"{readable_name(row['strategy'])}, all questions", text))
     return Card("Is its reasoning faithful?", "Correlation cannot show it", OPEN, tuple(grounds), TEXTS["honesty"])
@@ -322,9 +322,9 @@ def _chain_break(tables: Tables) -> Iterator[tuple[str, str]]:
         if row["breaks"]:
             where = "" if row["break_sentence"] is None else f" at sentence {row['break_sentence']}"
             yield (
-                f"{readable_name(row['strategy'])}, written chains",
-                f"{row['total'] - row['proper']:,} of {row['total']:,} part from the right beliefs, most often{where} "
-                f"({readable_name(row['break_kind'])}, {row['breaks']:,} times).",
+                f"{readable_name(row['strategy'])}, all questions",
+                f"In {row['total'] - row['proper']:,} of {row['total']:,} no chain runs as the right beliefs do, most "
+                f"often{where} ({readable_name(row['break_kind'])}, {row['breaks']:,} times).",
             )
 
 
