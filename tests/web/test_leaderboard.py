@@ -61,6 +61,22 @@ def test_what_was_asked_otherwise_stands_in_another_column() -> None:
     assert all(len(row.cells) == 1 for row in found.rows)
 
 
+def test_replies_that_another_tool_collected_otherwise_stand_in_another_column() -> None:
+    """By what that tool has recorded: other weights are no other way of asking, more shots are."""
+    strategies = {"cot": {"digest": None}}
+    for name, shots, model in (("a", 0, "x"), ("b", 0, "y"), ("c", 5, "y")):
+        settings = {"n-shot": shots, "model_args": f"pretrained={model}", "gen_kwargs": None}
+        foreign = {"tool": "lm-eval", "settings": settings, "grades": ["exact_match"]}
+        example(name, model=name, foreign=foreign, strategies=strategies)
+    found = board(Filters(strategy="cot"))
+    assert [[key in row.cells for key in (column.key for column in found.columns)] for row in found.rows] == [
+        [True, False],
+        [True, False],
+        [False, True],
+    ]
+    assert found.columns[1].differs.startswith("was asked by prompts of another text or form")
+
+
 def test_what_was_asked_alike_stands_in_one_column_and_the_highest_first() -> None:
     example("a", model="a")
     other = {"text": '{"answer": "nothing of this"}'}

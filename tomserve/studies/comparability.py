@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import orjson
 import polars as pl
 
 from tomserve.causal.settings import BY_EFFECT
 from tomserve.causal.table import CONTROLS, HELD_OUT, PPT, Outcomes
 from tomserve.content import digest
 from tomserve.engine.adaptations import TABLE
-from tomserve.runs.manifest import Manifest
+from tomserve.runs.manifest import ForeignRecord, Manifest
 from tomserve.scoring import grades
 from tomserve.studies.answer_rows import originals, split_scores
 
@@ -57,18 +58,39 @@ class AnswerConditions:
         strategy = manifest.strategies.get(self.strategy)
         rules = [str(scores["benchmark_file"])] if "benchmark_file" in scores else []
         rules += ["a model reads"] if grades.RECORD in (scores.get("files") or {}) else []
+        prompt = (strategy.digest or "") if strategy is not None else ""
+        if (foreign := manifest.foreign) is not None:
+            prompt = prompt or _asked_elsewhere(foreign)
+            rules += [f"{foreign.tool}: {', '.join(foreign.grades)}"] if foreign.counts == "tool" else []
         held = [one.name for one in TABLE.values() if one.changing and one.name in (manifest.adaptations or ())]
         return replace(
             self,
             digest=manifest.benchmark_digest or "",
             gold=manifest.benchmark_gold or "",
-            prompt=(strategy.digest or "") if strategy is not None else "",
+            prompt=prompt,
             temperature=temperature,
             repeats=manifest.repeats,
             adaptations=", ".join(held) or NONE,
             seed=seed if temperature and type(seed) is int else None,
             scoring=", ".join(rules),
         )
+
+
+# What another tool records of how it asked: its prompts, and in SAMPLING_RECORD how replies were sampled.
+ELSEWHERE, SAMPLING_RECORD = ("n-shot", "gen_kwargs", "task_args", "steps"), "model_generate_config"
+SAMPLED_BY = (
+    *("temperature", "top_p", "top_k", "seed", "max_tokens", "num_choices", "best_of", "system_message", "stop_seqs"),
+    *("frequency_penalty", "presence_penalty", "reasoning_effort", "reasoning_tokens", "extra_body"),
+)
+
+
+def _asked_elsewhere(foreign: ForeignRecord) -> str:
+    """A digest of how another tool asked, as far as it has recorded that; "" where it has not."""
+    sampling = foreign.settings.get(SAMPLING_RECORD)
+    told = {name: foreign.settings.get(name) for name in ELSEWHERE}
+    told |= {name: sampling.get(name) for name in SAMPLED_BY} if isinstance(sampling, dict) else {}
+    found = {name: value for name, value in told.items() if value not in (None, "", {}, [])}
+    return digest(orjson.dumps([foreign.tool, found], option=orjson.OPT_SORT_KEYS)) if found else ""
 
 
 @dataclass(frozen=True, kw_only=True)
