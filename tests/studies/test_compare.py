@@ -28,6 +28,7 @@ from tomserve import benchmarks
 from tomserve.benchmarks.perturbed.stages import PERTURBATIONS
 from tomserve.content.paths import runs_root
 from tomserve.errors import ConfigError
+from tomserve.faithfulness.plan import estimate_costs
 from tomserve.items import Item, write_items
 from tomserve.items.draw import limit_items
 from tomserve.runs.scores import load_scores
@@ -506,6 +507,7 @@ def test_a_plan_draws_questions_and_asks_their_variants_beside_them(tmp_path: Pa
     write_items(tmp_path / "items.jsonl", every)
     drawn = planning.draw_items(benchmarks.get("items"), tmp_path / "items.jsonl", 3)
     assert (len(drawn), sum(one.base is None for one in drawn)) == (6, 3)
+    assert estimate_costs(benchmarks.get("items"), drawn, ["cot"])["chains"].item() == 3
 
 
 def test_a_pilot_study_tells_the_spread(tmp_path: Path, cli: Cli) -> None:

@@ -264,7 +264,8 @@ def estimate_costs(
             "beliefs), so that no chains can be edited; name one by --strategy, such as cot"
         )
     try:
-        wanted = list(where(items, benchmark.reasoned or (EVERY,)))
+        questions = (item for item in items if item.base is None)  # chains about variants are not edited
+        wanted = list(where(questions, benchmark.reasoned or (EVERY,)))
     except ConfigError:  # none of the questions that were drawn meets the benchmark's conditions
         wanted = []
     rows = []
