@@ -75,7 +75,7 @@ _LEFT = frozenset({ITEMS, JOURNAL, ".lock", "log.txt"})
 STRATEGY = "imported"
 """The way of asking where neither the file nor the user names one."""
 
-VARIANT = "is to a variant of another question"
+VARIANT = "is to a variant of another question, as its id says"
 """Why a reply is left out."""
 
 MOST_TASKS, LONGEST = 1000, 200
