@@ -23,6 +23,7 @@ from tomserve.errors import StoppedError
 from tomserve.runs.evaluation import EvalResult, Servers, evaluate
 from tomserve.runs.planning import EvalOptions
 from tomserve.stats.functional import FTOM_1
+from tomserve.workflows import leaderboard
 from tomserve.workflows.functional import (
     FunctionalPlan,
     FunctionalResult,
@@ -177,6 +178,16 @@ def test_a_model_that_was_asked_something_else_is_listed_apart(
     write_leaderboard(board, tmp_path)
     assert why in (tmp_path / PAGE).read_text()
     assert "three,ftom_bs," in (tmp_path / f"{NOT_COMPARED}.csv").read_text()
+
+
+def test_variants_that_name_no_story_are_no_scenarios(
+    told: dict[str, tuple[FunctionalResult, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = told["all"][0]
+    model, frame, labels = leaderboard.combine_parts(one.runs, one.inside)
+    alone = pl.when(pl.col("original_item").is_null()).then("cluster").otherwise("item")
+    monkeypatch.setattr(leaderboard, "combine_parts", lambda *given: (model, frame.with_columns(cluster=alone), labels))
+    assert collect_facts(one).scenarios == 9
 
 
 def test_nothing_is_certain_of_few_scenarios(told: dict[str, tuple[FunctionalResult, ...]], tmp_path: Path) -> None:

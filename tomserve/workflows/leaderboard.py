@@ -102,7 +102,7 @@ def collect_facts(told: FunctionalResult) -> ModelFacts:
         row=told.analysis.tables["score"].row(0, named=True),
         conditions=_read_conditions(told, frame, inside),
         questions=originals(answers).select("benchmark", "item").n_unique(),
-        scenarios=answers.select("benchmark", pl.coalesce("cluster", "item")).n_unique(),
+        scenarios=originals(answers).select("benchmark", pl.coalesce("cluster", "item")).n_unique(),
         cases=cases["item"].n_unique() if cases.height else 0,
         inner=cases["cluster"].n_unique() if cases.height else 0,
         weights=weights if not weights.startswith(("/", ".", "~")) else Path(weights).name or weights,
