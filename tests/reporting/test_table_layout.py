@@ -97,6 +97,7 @@ def test_verdicts_come_first_and_what_is_shown_is_explained_where_it_stands() ->
     assert text.index("read it so") > text.index("table 2")
     assert "every column" not in text
     assert "shares: every column" in judged(verdicts=lambda found, context: [])
+    assert judged(verdicts=lambda found, context: [], summary=lambda found: []).strip(), "nothing to show is no error"
 
 
 def test_verdicts_that_need_the_items_leave_the_tables_standing(tmp_path) -> None:

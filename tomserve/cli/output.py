@@ -95,6 +95,9 @@ def show_result(analysis: Analysis, screen: Console, *, whole: bool) -> None:
     """Print what a study found, in short or as a whole, after the reasons to doubt it, of which the short form has the
     first."""
     warn_doubts(analysis, len(analysis.warnings) if whole else _DOUBTS)
+    if not analysis.summary():
+        others = " or ".join(name for name in analysis.study.intervals if name != analysis.intervals)
+        warn(f"nothing can be counted by --intervals {analysis.intervals}{f'; choose {others}' if others else ''}")
     if whole:
         tables.show_analysis(analysis, screen)
     else:

@@ -79,9 +79,9 @@ def show_analysis(analysis: Analysis, console: Console) -> None:
     the notes of tables that do not say how to read them; a reader in a hurry can stop after the verdicts."""
     _show_verdicts(analysis, console)
     excerpts = analysis.summary()
-    for excerpt, following in zip(excerpts, [*excerpts[1:], None], strict=True):
+    for place, excerpt in enumerate(excerpts, 1):
         print_table(excerpt.title, excerpt.frame, console)
-        if excerpt.reading and (following is None or following.reading != excerpt.reading):
+        if excerpt.reading and (place == len(excerpts) or excerpts[place].reading != excerpt.reading):
             print_prose(f"{excerpt.reading}\n", console, "dim")
     show_tables({}, console, analysis.summary_notes())
     print_prose(f"{FURTHER}\n", console, "dim")
