@@ -17,6 +17,7 @@ from tomserve.items import write_items
 from tomserve.reporting.run_list import LINES, WIDTH, last_lines, show_unread
 from tomserve.runs.scores import scores_of
 from tomserve.studies import compute
+from tomserve.studies.comparability import unlike_notes
 from tomserve.studies.comparison import combine_scores, same_model_notes
 from tomserve.studies.missing_data import UnreadReplies, UnreadReply, gaps_of_scores, gaps_of_source
 
@@ -182,6 +183,12 @@ def test_runs_of_one_model_with_different_strategies_are_one_model() -> None:
     assert said.startswith("the runs a, b are counted as one model, m, with the strategies vanilla, cot; ")
     assert said.endswith("the runs differ in: seed of sampling.")
     assert "is not known from score tables" in same_model_notes(scores, {})[0]
+    pieces = combine_scores([table("a", "vanilla", "12"), table("b", "vanilla", "3")])
+    assert unlike_notes(pieces, {}) == []
+    (said,) = unlike_notes(
+        combine_scores([pieces, *(table(f"c{n}", "cot", "12"[:n], model=str(n)) for n in (1, 2))]), {}
+    )
+    assert said.endswith("with it: c1 was asked 1 questions instead of 2: repeat with the same --limit")
 
 
 def test_runs_of_one_model_that_answer_the_same_or_ask_something_else_are_refused() -> None:

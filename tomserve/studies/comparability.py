@@ -4,6 +4,7 @@ has its field's default, a value like any other."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -283,13 +284,14 @@ def unlike_notes(scores: pl.DataFrame, manifests: Mapping[str, Mapping[str, Any]
     """A sentence for each benchmark and strategy by which some runs of a score table were asked otherwise than most, so
     that their numbers may not stand beside these. manifests: by the run's name; what they tell counts where all runs
     have one."""
-    if not {"run", "strategy", "item"} <= set(scores.columns):
+    if not {"run", "model", "strategy", "item"} <= set(scores.columns):
         return []
     rows = originals(split_scores(scores).answers).drop_nulls("run")
     named = pl.col("benchmark").fill_null("") if "benchmark" in rows.columns else pl.lit("")
     parts = {str(run): part for (run,), part in rows.with_columns(benchmark=named).group_by("run", maintain_order=True)}
     whole = all(manifests.get(run) for run in parts)
     asked: dict[tuple[str, str], dict[str, Conditions]] = {}
+    of = {run: str(part["model"][0]) for run, part in parts.items()}
     for run, part in parts.items() if len(parts) > 1 else ():
         manifest = Manifest.model_validate(dict(manifests[run])) if whole else None
         for one in answer_conditions(part):
@@ -297,7 +299,8 @@ def unlike_notes(scores: pl.DataFrame, manifests: Mapping[str, Mapping[str, Any]
             asked.setdefault((one.benchmark, one.strategy), {})[run] = Conditions((told,))
     said: dict[str, list[str]] = {}
     for (benchmark, strategy), results in asked.items():
-        found = group_comparable(results, measured=False)
+        alone = Counter(of[run] for run in results)  # several runs of one model are counted as one
+        found = group_comparable({run: one for run, one in results.items() if alone[of[run]] == 1}, measured=False)
         listed = [f"{run} {why}" for run, why in list(found.others.items())[:MOST]]
         more = f"; and {len(found.others) - MOST} more" if len(found.others) > MOST else ""
         if listed:
