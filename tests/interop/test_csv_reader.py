@@ -153,6 +153,13 @@ def test_variants_that_another_tool_asked_take_no_question_s_place(cli, tmp_path
     assert load_scores("theirs").select("item", "correct").rows() == [("questions/q/1", True), ("questions/q/2", False)]
 
 
+def test_questions_about_one_story_are_one_cluster(cli, tmp_path: Path) -> None:
+    rows = "".join(f"{n},Ada has jar {n // 2}.,Q{n}?,1\n" for n in range(6))
+    path = written(tmp_path / "a.csv", f"id,story,question,correct\n{rows}")
+    assert "6 replies to 6 questions in 3 clusters" in cli("import", "csv", path, "--model", "m", "--run", "theirs").out
+    assert load_scores("theirs").group_by("cluster").len()["len"].to_list() == [2, 2, 2]
+
+
 def test_ids_in_two_forms_of_unicode_are_one(cli, tmp_path: Path) -> None:
     rows = [
         "id,question,text,correct",

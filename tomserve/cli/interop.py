@@ -481,6 +481,8 @@ def _show_run(made: ImportedRun) -> None:
     from tomserve.interop.samples import LEVELS
 
     what = f"{_reply_count(made.replies)} to {count_noun(made.items, 'question')}"
+    if 0 < made.clusters < made.items:
+        what += f" in {count_noun(made.clusters, 'cluster')}"
     say(f"{made.folder}: {what}" + ("" if made.fresh else "; was there before, and is unchanged"))
     if made.matched:
         say(f"  questions: items of {made.benchmark}, found by their texts")

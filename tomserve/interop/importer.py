@@ -142,6 +142,7 @@ class ImportedRun:
     folder: Path
     replies: int = 0
     items: int = 0
+    clusters: int = 0  # in which they lie, such as stories; 0 for those of a benchmark of ours
     benchmark: str = ""  # what its questions are of
     matched: bool = False  # whether that is a benchmark of ours
     nearly: str = ""  # in words, why it is none although most questions are of one
@@ -419,7 +420,7 @@ class _PreparedRun:
 
     def _make_items(self) -> Iterator[Item]:
         """An item for each question, as its first reply tells it."""
-        group, run, seen = self._group, self.run, set[str]()
+        group, run, seen, clusters = self._group, self.run, set[str](), set[str]()
         asked: dict[tuple[str | None, str], tuple[bytes, str]] = {}
         for sample in group.buffer:
             name = item_id(group.prefix, sample)
@@ -431,6 +432,8 @@ class _PreparedRun:
                         f"--counts tomserve: {sample.place} has no choices that an answer could be read against; name "
                         "them by --map choices=COLUMN, or leave --counts out, so that the tool's grade counts"
                     )
+                clusters.add(item.cluster)
+                run.clusters = len(clusters)
                 yield item
             text = text_digest(sample)
             before, place = asked.setdefault((sample.strategy, name), (text, sample.place))

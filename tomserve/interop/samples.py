@@ -326,13 +326,21 @@ def make_item(sample: Sample, benchmark: str, prefix: str, factors: Mapping[str,
         "story": story,
         "question": question,
         "factors": {factor: factor_value(sample.facts.get(name)) for name, factor in factors.items()},
-        "cluster": (one_line(sample.cluster, LONGEST_ID) if sample.cluster else "") or identity,
+        "cluster": (one_line(sample.cluster, LONGEST_ID) if sample.cluster else "")
+        or _story_cluster(sample)
+        or identity,
     }
     try:
         return Item.model_validate({**given, "choices": choices, "answer": answer})
     except pydantic.ValidationError:
         target = one_line(sample.target or "") or NO_TARGET
         return Item.model_validate({**given, "choices": (), "answer": target})
+
+
+def _story_cluster(sample: Sample) -> str:
+    """What questions about one story have in common, where the file tells it apart; empty elsewhere."""
+    told = "\n".join(sample.story) if sample.question else ""
+    return f"story/{digest(told.encode('utf-8', 'replace'))[7:19]}" if told else ""
 
 
 def _parts(sample: Sample) -> tuple[tuple[str, ...], str]:
