@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.conftest import Cli
+from tests.conftest import Cli, make_item
 from tests.helpers.outcomes import passes, refuses, refuses_in_a_line
 from tests.helpers.questionnaires import fill, form_file, items, keys, made
 from tests.helpers.reports import run_folder
@@ -106,6 +106,26 @@ def test_beside_the_share_of_people_stand_their_answers_and_no_majorities(tmp_pa
     fill(tmp_path / "all", tmp_path / "in", careless)
     (shown,) = of_run(run_of(tmp_path / "all", tmp_path / "human", tmp_path / "in")).shares
     assert (shown.correct, shown.total, shown.estimate) == (78, 86, 78 / 86)
+
+
+def test_classes_beside_the_share_of_people_are_shares_of_answers_too(tmp_path: Path) -> None:
+    asked = [make_item(1), make_item(2, factors={"perturbation": "late_label"})]
+    folder = run_folder(tmp_path / "two", {"whole": {}}, asked)
+    rows = [
+        {
+            "item": item,
+            "strategy": "whole",
+            "status": "ok",
+            "text": f'{{"answer": "{one}"}}',
+            "sample": n,
+            "person": f"P{n}",
+        }
+        for item, said in (("demo/1", ("tea", "tea", "salt")), ("demo/2", ("salt", "salt", "tea")))
+        for n, one in enumerate(said)
+    ]
+    lines = [json.dumps({"schema": 1, "turn": 0, "key": f"{n}", **row}) for n, row in enumerate(rows)]
+    (folder / "responses.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    assert dict(of_run(folder).shares[0].profile) == {"none": 2 / 3, "late_label": 1 / 3}
 
 
 def test_questions_left_open_are_no_failures(tmp_path: Path) -> None:

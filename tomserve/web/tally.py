@@ -155,10 +155,13 @@ def _share(part: pl.DataFrame, asked: AnswerConditions, factor: str) -> Share:
     failed, unread = int(row["failed"] or 0), int(row["unread"] or 0)
     estimate, low, high, crowd = row["accuracy"], row["ci_low"], row["ci_high"], 0
     correct, total = int(row["correct"]), int(row["total"])
+    profile = _profile(part, factor)
     if people.TABLE in tables:
         each = tables[people.TABLE].filter(factor=people.OVERALL).row(0, named=True)
         estimate, low, high, crowd = each["share"], each["ci_low"], each["ci_high"], int(each["people"])
         correct, total = round(each["share"] * each["answers"]), int(each["answers"])  # of all people
+        classes = tables[people.TABLE].filter(factor=factor).drop_nulls("value")
+        profile = tuple((str(name), float(of)) for name, of in classes.select("value", "share").iter_rows())
     return Share(
         asked=asked,
         correct=correct,
@@ -173,7 +176,7 @@ def _share(part: pl.DataFrame, asked: AnswerConditions, factor: str) -> Share:
         low=finite_or_none(low),
         high=finite_or_none(high),
         people=crowd,
-        profile=_profile(part, factor),
+        profile=profile,
     )
 
 
