@@ -72,7 +72,7 @@ def summary(tables: Tables) -> Iterator[Excerpt]:
     if (frame := tables.get("cot_by_task")) is not None:
         own = frame.filter(task="all tasks")
         effect = pl.format("{} [{}, {}]", *map(cell_of, ("risk_difference", "rd_low", "rd_high"))).alias(
-            "CoT - vanilla"
+            "with - without"
         )
         title = "chain of thought against the answer alone"
         yield Excerpt(title, own.select("model", effect), ("cot_by_task",), TEXTS["cot"])
