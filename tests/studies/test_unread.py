@@ -37,6 +37,14 @@ def mixed(folder: Path, unread: int, failed: int = 0) -> Path:
     return run(folder, fields)
 
 
+def test_stories_that_several_questions_tell_without_a_cluster_are_warned_of(tmp_path: Path, cli) -> None:
+    folder, said = mixed(tmp_path / "run", 0), "of 10 questions tell the same story as others and name no `cluster`"
+    assert said not in cli("analyze", folder, "--study", "accuracy").err
+    alike = {number: {"story": TEN[0].story} for number in (0, 1, 2)} | {3: {"story": TEN[0].story, "cluster": "c"}}
+    write_items(folder / "items.jsonl", [make_item(number, **alike.get(number, {})) for number in range(10)])
+    assert f"3 {said}" in cli("analyze", folder, "--study", "accuracy").err
+
+
 @pytest.mark.parametrize(("unread", "code"), [(1, 0), (2, 1)])
 @pytest.mark.parametrize("command", ["score mine", "analyze mine --study accuracy", "analyze mine --format json"])
 def test_score_and_analyze_end_with_a_line_and_with_1_above_one_in_ten(

@@ -54,6 +54,8 @@ def warn_gaps(source: str | Path, scores: pl.DataFrame, given: str = "") -> list
     ]
     for said in missing_data.gap_sentences(lacking):
         warn(said)
+    if isinstance(source, Path) and (said := missing_data.describe_shared_stories(source, scores)):
+        warn(said)
     return lacking
 
 

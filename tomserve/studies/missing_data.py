@@ -21,7 +21,7 @@ from tomserve.content.text import count_noun
 from tomserve.engine.prompt_tokens import describe_truncation
 from tomserve.engine.redact import LONGEST_ERROR
 from tomserve.items import is_variant
-from tomserve.runs.runfolder import read_manifest
+from tomserve.runs.runfolder import ITEMS, read_manifest
 from tomserve.scoring.grades import GRADE, PARSE_CHOICE, Agreement, compare_table, sum_agreements
 from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.scoring.score import PARTIAL, sample_of
@@ -263,6 +263,27 @@ _READ = (
     SHELL_SAFE,
     GRADE,
 )
+
+
+def describe_shared_stories(folder: Path, scores: pl.DataFrame) -> str:
+    """What to know of a run in which questions about one story are clusters of their own, as items are that name no
+    cluster; empty elsewhere, and for the replies of other tools, whose stories may be instructions."""
+    if not {"item", "cluster"} <= set(scores.columns) or (read_manifest(folder) or {}).get("foreign"):
+        return ""
+    alone = set(scores.filter(pl.col("cluster") == pl.col("item"))["item"])
+    stories: Counter[int] = Counter()
+    if len(alone) > 1 and (path := folder / ITEMS).exists():
+        with files.open_for_reading(path) as file:  # checked where they were scored
+            told = map(files.load_json, files.read_lines(file, path))
+            stories.update(hash(tuple(item["story"])) for item in told if item["id"] in alone)
+    shared = sum(count for count in stories.values() if count > 1)
+    if not shared:
+        return ""
+    return (
+        f"{folder}: {shared:,} of {count_noun(scores['item'].n_unique(), 'question')} tell the same story as others "
+        "and name no `cluster`, so that intervals take them as independent: too narrow; name one in that file, "
+        "and count by `tomserve score RUN --gold current --path FILE --out TABLE.csv`"
+    )
 
 
 def gaps_of_scores(scores: pl.DataFrame, folder: Path | None, source: str) -> list[Gaps]:
