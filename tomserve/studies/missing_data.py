@@ -281,8 +281,8 @@ def describe_shared_stories(folder: Path, scores: pl.DataFrame) -> str:
         return ""
     return (
         f"{folder}: {shared:,} of {count_noun(scores['item'].n_unique(), 'question')} tell the same story as others "
-        "and name no `cluster`, so that intervals take them as independent: too narrow; name one in that file, "
-        "and count by `tomserve score RUN --gold current --path FILE --out TABLE.csv`"
+        "and name no `cluster`, so that intervals take them for independent and are too narrow; name one in the "
+        "file of the items, and count by `tomserve score RUN --gold current --path FILE --out TABLE.csv`"
     )
 
 
