@@ -22,7 +22,7 @@ from tomserve.items.draw import limit_items
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs.cost import measure_prompts
 from tomserve.stats.clusters import ArmSums, unit_means
-from tomserve.stats.equivalence import units_for_margin
+from tomserve.stats.equivalence import ONE_SIDED, TOST, units_for_margin
 from tomserve.stats.power import (
     ASSUMED,
     MOST,
@@ -213,8 +213,9 @@ def _comparisons(
 
 def margin_title(margin: float, power: float) -> str:
     return (
-        f"how many units it takes to show, with power {power:g}, that of two runs on the same questions one is not "
-        f"worse by {100 * margin:g} points, and that both are equivalent up to that"
+        f"how many units it takes to show, with power {power:g} and at the levels of compare ({ONE_SIDED:g} and "
+        f"{TOST:g}), that of two runs on the same questions one is not worse by {100 * margin:g} points, and that both "
+        "are equivalent up to that"
     )
 
 
