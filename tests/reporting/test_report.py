@@ -182,9 +182,14 @@ def test_models_that_were_asked_different_questions_have_no_chance_in_common(tmp
                    [make_item(1, id=f"q/{name}", choices=choices, gold=None)], name)
         for name, choices in offered.items()
     ]  # fmt: skip
-    page = report_html([str(run) for run in runs])
-    assert "not one number, as not all were asked the same questions" in page
-    assert "chance (" not in page
+    named = [run_folder(tmp_path / f"as-{one}", {"vanilla": {"1": {"text": "tea"}}},
+                        [make_item(1, id="1", benchmark=one, choices=choices, gold=None)], one)
+             for one, choices in offered.items()]  # fmt: skip
+    for those in (runs, named):
+        page = report_html([str(run) for run in those])
+        assert "2 models, 2 questions of " in page
+        assert "not one number, as not all were asked the same questions" in page
+        assert "chance (" not in page
 
 
 def test_other_benchmarks_get_what_their_study_has(tmp_path: Path) -> None:

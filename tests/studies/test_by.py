@@ -129,6 +129,9 @@ def test_failures_are_wrong_and_questions_without_a_value_are_left_out_and_said(
     cells = found.tables["by_kind"].filter(strategy="vanilla").select("kind", "correct", "total", "failed").rows()
     assert cells == [("far", 0, 24, 0), ("near", 23, 24, 1)]
     assert "--by kind: 24 of 72 questions have no value of it and are left out" in found.warnings
+    parts = [scored(benchmark=pl.lit(name), run=pl.lit(name), model=pl.lit(name)) for name in ("one", "two")]
+    told = compute(pl.concat([parts[0], parts[1].with_columns(kind=pl.lit(None, pl.String))]), "accuracy", by=["kind"])
+    assert "--by kind: 72 of 144 questions have no value of it and are left out" in told.warnings
 
 
 @pytest.mark.parametrize(

@@ -351,8 +351,10 @@ def left_out_lines(tables: Sequence[pl.LazyFrame], by: Sequence[By]) -> list[str
 
 
 def _questions(tables: Sequence[pl.LazyFrame], having: Sequence[str]) -> int:
-    names = list(dict.fromkeys(("item", *having)))
-    known = [table.select(names).drop_nulls().select(pl.col("item").unique().hash()) for table in tables]
+    key = [name for name in (ITEMS, "item") if name in tables[0].collect_schema()]
+    names = list(dict.fromkeys((*key, *having)))
+    asked = pl.struct(key).hash().unique().alias("item")
+    known = [table.select(names).drop_nulls(list(having)).select(asked) for table in tables]
     return pl.concat([one.collect(engine="streaming") for one in known])["item"].n_unique()
 
 

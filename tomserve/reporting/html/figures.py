@@ -252,6 +252,8 @@ def _find_chance(study: studies.Study, outlined: Iterable[studies.ItemOutline], 
     """What a guesser gets right of the questions, however many variants each has; nothing of parts in which models or
     strategies that were asked different ones differ. rows: of the questions."""
     own = frozenset(rows["item"])
+    if rows.select("benchmark", "item").n_unique() > len(own):  # questions of several benchmarks are called alike
+        return studies.Chance({}, APART)
     asked = (one for one in outlined if one.item in own)
     arms = rows.select("model", "strategy", "item").unique().partition_by("model", "strategy", maintain_order=True)
     if all(part.height == len(own) for part in arms):
