@@ -2,6 +2,8 @@
 The table of `tomserve status` fits a terminal, whatever a cluster or a stranger's folder says."""
 
 import io
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 
 from tests.conftest import make_item
 from tests.helpers.examples import change_manifest, copied_example
-from tests.helpers.outcomes import passes
+from tests.helpers.outcomes import passes, refuses
 from tests.helpers.reports import run_folder
 from tomserve.distributed.cluster import Job, Task
 from tomserve.distributed.shards import PartState
@@ -62,6 +64,16 @@ def test_a_broken_record_is_named(cli, tmp_path, broken: object) -> None:  # typ
     done = cli("runs", "example")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "foreign" in done.err
+
+
+def test_a_folder_that_is_called_by_bytes_of_no_text_hides_no_run(cli, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    odd = os.fsdecode(b"\xff")
+    copied_example(tmp_path / "runs")
+    shutil.copytree(tmp_path / "runs/example", folder := tmp_path / "runs" / odd)
+    done = passes(cli("runs"), "example")
+    assert "\\udcff" in done.out
+    passes(cli("score", str(folder)), "answers scored")
+    refuses(cli("pack", str(folder)), "its path is no UTF-8")
 
 
 SERVER = {

@@ -157,8 +157,15 @@ def scan_parquet(*paths: Path) -> pl.LazyFrame:
     import polars
 
     for path in paths:
-        check_regular(path)
+        _check_for_polars(path)
     return polars.scan_parquet(list(paths), glob=False)
+
+
+def _check_for_polars(path: Path) -> None:
+    """Raise ConfigError where Polars could not open a file, or should not."""
+    check_regular(path)
+    if any("\udc80" <= sign <= "\udcff" for sign in str(path)):  # how Python spells other bytes
+        raise ConfigError(f"{one_line(str(path))}: its path is no UTF-8, which Polars cannot read; rename it")
 
 
 MOST_COLUMNS = 2000
@@ -251,6 +258,7 @@ def read_parquet_metadata(path: Path) -> dict[str, str]:
     where it is none, and as `scan_parquet` does."""
     import polars
 
+    _check_for_polars(path)
     _look_through(path, parquet_pages.check_end, None)
     return polars.read_parquet_metadata(path)
 

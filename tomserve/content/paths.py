@@ -148,9 +148,11 @@ def state_root() -> Path:
 
 def run_name(folder: Path) -> str:
     """What a run is called: the path of its folder below the one that holds the runs, such as ``pilot/first``. A run
-    that lies elsewhere is called like its folder."""
+    that lies elsewhere is called like its folder. Bytes in it that are no UTF-8 are replaced, as no record can hold
+    them."""
     whole, root = folder.resolve(), absolute_runs_root()
-    return whole.relative_to(root).as_posix() if root in whole.parents else whole.name
+    name = whole.relative_to(root).as_posix() if root in whole.parents else whole.name
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def run_argument(folder: Path) -> str:

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from tomserve.content import files
 from tomserve.content.paths import runs_root
+from tomserve.content.text import sanitize
 from tomserve.engine import adaptations
 from tomserve.engine.request import Identity
 from tomserve.errors import ConfigError
@@ -47,12 +48,12 @@ def list_runs(console: Console) -> None:
         try:
             manifest = read_manifest(folder) or {}
         except ConfigError as error:  # one broken run must not hide the others
-            console.print(str(error), markup=False, soft_wrap=True)
+            console.print(sanitize(str(error)), markup=False, soft_wrap=True)
             continue
         measured = f"measured, for {manifest.get('study')}" if manifest.get("kind") == MEASURED else None
         rows.append(
             {
-                "run": folder.relative_to(runs_root()).as_posix(),
+                "run": sanitize(folder.relative_to(runs_root()).as_posix()),
                 "model": str(manifest.get("model")),
                 "benchmark": str(manifest.get("benchmark")),
                 "strategies": measured or ", ".join(manifest.get("strategies", {})),
