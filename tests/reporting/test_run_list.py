@@ -74,6 +74,9 @@ def test_a_folder_that_is_called_by_bytes_of_no_text_hides_no_run(cli, tmp_path)
     assert "\\udcff" in done.out
     passes(cli("score", str(folder)), "answers scored")
     refuses(cli("pack", str(folder)), "its path is no UTF-8")
+    (table := tmp_path / f"{odd}.csv").write_text("id,question,reply,ok\n1,What?,tea,1\n")
+    mapped = [word for one in ("text=reply", "correct=ok") for word in ("--map", one)]
+    refuses(cli("import", "csv", table, "--model", "m", "--run", "new", *mapped), "rename the file")
 
 
 SERVER = {

@@ -276,9 +276,13 @@ class RunFolder:
         os.close(self._lock)  # the kernel drops the lock, also when the process is killed
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Replace the manifest in one step. Raises JournalError where the folder cannot be written any more."""
+        """Replace the manifest in one step. Raises JournalError where the folder cannot be written any more, and
+        ConfigError for a text that it cannot hold."""
         path = self.path / "manifest.json"
-        text = orjson.dumps(manifest.to_dict(), option=orjson.OPT_INDENT_2) + b"\n"
+        try:
+            text = orjson.dumps(manifest.to_dict(), option=orjson.OPT_INDENT_2) + b"\n"
+        except TypeError:  # as of a file's name
+            raise ConfigError(f"{path}: cannot hold a name that is no UTF-8; rename the file that is given") from None
         try:
             files.replace_bytes(path, text)
         except OSError as error:
