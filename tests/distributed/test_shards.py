@@ -21,6 +21,7 @@ from tomserve.distributed.shards import (
 )
 from tomserve.distributed.worker import next_part
 from tomserve.errors import ConfigError
+from tomserve.reporting.shards import shard_lines
 from tomserve.runs import scores as run_scores
 from tomserve.runs.runfolder import RunFolder
 from tomserve.runs.scores import scores_of
@@ -157,6 +158,14 @@ def test_a_part_that_was_asked_and_one_that_was_not(folder: Path) -> None:
     assert second == PartState(1, "waiting", 0, requests[1], 0)
     assert next_part(folder) == 1
     assert next_part(folder, {1}) is None
+
+
+def test_what_the_noise_check_asks_is_said_beside_the_requests_of_the_parts(folder: Path) -> None:
+    shards = Shards.read(folder)
+    said = "asks 6 questions again, at 2 numbers of requests in flight each: {} requests more"
+    assert said.format(12) in "".join(shard_lines(shards))
+    thrice = shards.model_copy(update={"experiment": {**shards.experiment, "repeats": 3, "temperature": 0.7}})
+    assert said.format(36) in "".join(shard_lines(thrice))
 
 
 def test_the_record_of_progress_is_not_needed_and_not_trusted(folder: Path) -> None:

@@ -11,12 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 from tomserve.content.paths import PARTS_ENDING
-from tomserve.content.text import sanitize
+from tomserve.content.text import count_noun, sanitize
 from tomserve.distributed import slurm
 from tomserve.distributed.cluster import Job, Task
 from tomserve.distributed.shards import EXPECTED, PartRecord, PartState, Shards, part_folder, shown_name
 from tomserve.reporting.table_layout import print_table
 from tomserve.runs import progress
+from tomserve.runs.noise_check import choose_levels
 
 STATUS_ROWS = 60  # so many parts are listed at most; of more, those that are complete or that wait are only counted
 ALWAYS = ("part", "state", "done")  # columns that are shown also where they say nothing
@@ -155,10 +156,16 @@ def shard_lines(shards: Shards) -> list[str]:
     lost = max(0, shards.shared_tokens - whole.shared_tokens) / max(1, whole.prompt_tokens)
     several = [sanitize(name) for name, one in shards.strategies.items() if one.turns != 1]
     first = f"requests and tokens are those of first turns: {', '.join(several)} may take several for each question"
+    again = sum(len(part.again) for part in shards.parts)
+    levels, repeats = len(choose_levels(())), shards.options.repeats
+    more = again * levels * len(shards.strategies) * repeats
+    twice = f"the noise check asks {count_noun(again, 'question')} again, at {levels} numbers of requests in flight "
+    twice += f"each: {more:,} requests more, beside those of the parts"
     return [
         f"the largest part is {largest:.3f} times the mean; dividing costs {lost:.2%} of the prompt tokens, which "
         "parts cannot share",
         f"work: prompt tokens that are not shared, and one in {EXPECTED} of the tokens that replies may have",
+        *([twice] if again else []),
         *([first] if several else []),
     ]
 
