@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.helpers.questionnaires import CANARY, benchmark, hostile, items, made
+from tomserve.benchmarks import Benchmark
 from tomserve.content import files
 from tomserve.errors import ConfigError, ContentError
 from tomserve.humans import plan as planning
@@ -139,6 +140,17 @@ def test_what_cannot_be_had_is_refused_and_nothing_written(tmp_path: Path, wishe
     with pytest.raises(ConfigError, match=said):
         made(tmp_path / "study", **wishes)
     assert not (tmp_path / "study").exists()
+
+
+def test_people_are_asked_no_variants_but_where_these_are_wanted(tmp_path: Path) -> None:
+    told = items()
+    more = {"id": "retold", "base": told[0].id, "factors": {**told[0].factors, "variant": "t2_person"}}
+    asked = Benchmark("jars", lambda path, gold: iter([*told, told[0].model_copy(update=more)]))
+    for where, left, questions in (((), 1, 32), (("variant=t2_person",), 0, 1)):
+        wishes = QuestionnaireOptions(people=32, stories=1, where=where)
+        found = make_questionnaire(asked, None, tmp_path / str(left), wishes)
+        names = {question.item for form in found.plan.forms for question in form.questions if question.item}
+        assert (found.variants, len(names), "retold" in names) == (left, questions, not left)
 
 
 def test_a_folder_is_never_overwritten(tmp_path: Path) -> None:

@@ -502,12 +502,17 @@ def test_a_plan_is_for_the_questions_that_would_be_drawn() -> None:
 
 
 def test_a_plan_draws_questions_and_asks_their_variants_beside_them(tmp_path: Path) -> None:
-    told = [make_item(id=f"q{n}", cluster=f"q{n}") for n in range(4)]
+    told = [make_item(id=f"q{n}", cluster=f"q{n}", question=f"What is in jar {n}?") for n in range(4)]
     every = [*told, *(one.model_copy(update={"id": f"{one.id}/t4", "base": one.id}) for one in told)]
     write_items(tmp_path / "items.jsonl", every)
     drawn = planning.draw_items(benchmarks.get("items"), tmp_path / "items.jsonl", 3)
     assert (len(drawn), sum(one.base is None for one in drawn)) == (6, 3)
     assert estimate_costs(benchmarks.get("items"), drawn, ["cot"])["chains"].item() == 3
+    alone = [one.model_copy(update={"cluster": one.id}) for one in drawn]  # variants that name no story
+    found = plan_study(benchmarks.get("items"), None, ("vanilla", "cot"), items=alone)
+    assert found.comparisons["units"].to_list()[-1] == "3 clusters"
+    # Of the 3 x 2 prompts the variants' are those of their questions word for word: each is sent once.
+    assert found.cost["requests"].to_list() == [3, 3]
 
 
 def test_a_pilot_study_tells_the_spread(tmp_path: Path, cli: Cli) -> None:

@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from tomserve.cli.options import App, GoldOption, PathOption, group, with_content
 from tomserve.content.output_path import parse_folder
-from tomserve.content.text import say
+from tomserve.content.text import count_noun, say
 from tomserve.errors import ConfigError, one_of
 
 if TYPE_CHECKING:
@@ -100,6 +100,11 @@ def questionnaire(
     say(f"{out}: {people} forms (forms/, printed/) of {stories} stories and {attention} attention checks")
     for line in made.balance:
         say(line)
+    if made.variants:
+        say(
+            f"{count_noun(made.variants, 'variant')} of questions left out, as answers to them count as none to the "
+            "questions; --where variant=KIND asks them"
+        )
     if made.unfilled:
         say(
             f"The consent text has {len(made.unfilled)} placeholders that are not filled in: "

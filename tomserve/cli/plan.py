@@ -155,6 +155,7 @@ def plan(
         )
     names = tuple(strategy or asked.strategies)
     items = planning.draw_items(asked, path, limit, where or ())
+    questions = planning.questions_of(items)
     wanted = {"power": power, "alpha": alpha}
     found = planning.plan_study(asked, path, names, models=models, repeats=repeats, like=known, items=items, **wanted)
     samples = f" x {repeats} samples" if repeats > 1 else ""
@@ -162,7 +163,7 @@ def plan(
     effects = found.comparisons if whole else found.effects()
     shown = {"requests": found.cost, f"the smallest effects that would be found {level}": effects}
     if margin is not None:
-        shown[planning.margin_title(margin, power)] = planning.margin_units(items, margin, power, known)
+        shown[planning.margin_title(margin, power)] = planning.margin_units(questions, margin, power, known)
     note = None
     if faithfulness:
         from tomserve.faithfulness.plan import estimate_costs
@@ -171,8 +172,8 @@ def plan(
     if people is not None:
         spread = None if known is None else planning.people_spread(known)
         title = f"a study with {people} people who read {stories} stories each {level}"
-        shown[title] = planning.people_power_table(items, people, stories, spread=spread or ASSUMED, **wanted)
-        note = planning.people_note(items, spread, like)
+        shown[title] = planning.people_power_table(questions, people, stories, spread=spread or ASSUMED, **wanted)
+        note = planning.people_note(questions, spread, like)
     say(f"{count_noun(found.items, 'question')}{samples}, {count_noun(models, 'model')}: {found}")
     tables.show_tables(shown, console(), None if whole else {})
     if not whole:

@@ -331,12 +331,13 @@ class QuestionnaireOptions:
 
 @dataclass(frozen=True)
 class Questionnaire:
-    """What was made: the plan, how even it is in sentences, and the consent text's placeholders that are not filled
-    in."""
+    """What was made: the plan, how even it is in sentences, the consent text's placeholders that are not filled in,
+    and how many variants of questions are left out."""
 
     plan: Plan
     balance: list[str]
     unfilled: list[str]
+    variants: int = 0
 
 
 def make_questionnaire(
@@ -362,7 +363,10 @@ def make_questionnaire(
     every = list(benchmark.items(path, gold, ALL))
     if lone := next((item for item in every if len(item.choices) < 2), None):
         raise ConfigError(f"item {lone.id!r} has no choices; a questionnaire asks people to choose among labels")
-    meeting = list(where(every, benchmark.conditions(options.where)))
+    # No analysis counts answers to variants as those to their questions, so that they are asked only where wanted.
+    wanted = any(one.startswith("variant=") for one in options.where)
+    asking = every if wanted else [item for item in every if item.base is None]
+    meeting = list(where(asking, benchmark.conditions(options.where)))
     draw = benchmarks.draw_of(benchmark, {item.benchmark for item in every})
     chosen = limit_items(meeting, options.limit, draw)
     forms, factors = _forms(chosen, texts, options)
@@ -391,7 +395,7 @@ def make_questionnaire(
     )
     _write(folder, plan, items, texts, consent)
     even = describe_balance(plan, {item.id: item for item in items}, factors, len(chosen))
-    return Questionnaire(plan, even, find_placeholders(consent))
+    return Questionnaire(plan, even, find_placeholders(consent), len(every) - len(asking))
 
 
 def _forms(items: Sequence[Item], texts: FormTexts, options: QuestionnaireOptions) -> tuple[list[Form], list[str]]:

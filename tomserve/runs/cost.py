@@ -42,6 +42,7 @@ class PromptCost:
     shared: array[int]  # [n] bytes that the first prompt has in common with the one before it, by its number in `order`
     requests: int  # all first prompts; a program may have several about one item
     tokens: int  # of them together, about
+    equal: tuple[int, int]  # how many of them ask the very same as the one before, whose reply is theirs; their tokens
     longest: int  # tokens of the longest, about
     reply: int  # the most tokens of one reply
 
@@ -55,6 +56,7 @@ def measure_prompts(
     order = sort_places(sort_key((*strategy.order(item), item.id)) for item in items)
     sizes, shared = array("Q", bytes(8 * len(items))), array("Q")
     before, requests, total, longest, reply = b"", 0, 0, 0, 0
+    last, equal, same = None, 0, 0
     for looked, place in enumerate(order, 1):
         item = items[place]
         turns = strategy.conversation(item).open if strategy.is_multi_turn else [strategy.turn(item)]
@@ -62,12 +64,16 @@ def measure_prompts(
         sizes[place] = len(prompts[0])
         shared.append(common_length(before, prompts[0]))
         before = prompts[0]
+        if turns[0] == last:
+            equal, same = equal + 1, same + len(prompts[0])
+        last = turns[0]
         requests, total = requests + len(prompts), total + sum(map(len, prompts))
         longest = max(longest, *map(len, prompts))
         reply = max(reply, *(turn.max_tokens or strategy.max_tokens for turn in turns))
         if not looked % TELL_EVERY:
             tell(looked)
-    return PromptCost(order, sizes, shared, requests, total // BYTES_A_TOKEN, longest // BYTES_A_TOKEN, reply)
+    repeated = (equal, same // BYTES_A_TOKEN)
+    return PromptCost(order, sizes, shared, requests, total // BYTES_A_TOKEN, repeated, longest // BYTES_A_TOKEN, reply)
 
 
 def _prompt(turn: Turn) -> bytes:

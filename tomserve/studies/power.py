@@ -114,19 +114,21 @@ def plan_study(
     tokens_column = "first prompts' tokens (about)" if later else "prompt tokens (about)"
     for strategy in loaded:
         first = measure_prompts(items, strategy)
+        equal, same = first.equal
+        equal = 0 if strategy.turns is None else equal  # a program asks more after a turn that questions share
         cost.append(
             {
                 "strategy": strategy.name,
-                "requests": max(first.requests, len(items) * (strategy.turns or 1)) * times,
+                "requests": (max(first.requests, len(items) * (strategy.turns or 1)) - equal) * times,
                 **({"requests at most": len(items) * strategy.calls * times} if free else {}),
-                tokens_column: first.tokens * times,
+                tokens_column: (first.tokens - same) * times,
                 "longest prompt": first.longest,
                 "answer tokens at most": strategy.max_tokens * strategy.calls * len(items) * times,
             }
         )
     frame = pl.DataFrame(cost)
     known = None if like is None else known_spreads(like)
-    listed = _comparisons(_units(items, len(strategies)), known, power, alpha)
+    listed = _comparisons(_units(questions_of(items), len(strategies)), known, power, alpha)
     comparisons = pl.DataFrame(listed, infer_schema_length=None)
     requests, tokens = frame.select(pl.col("requests").sum(), pl.col(tokens_column).sum()).row(0)
     return Plan(frame, comparisons, len(items), requests, tokens, later, free)
@@ -151,6 +153,11 @@ def draw_items(
     chosen = limit_items(list(questions), limit, draw)
     asked = {item.id for item in chosen}
     return [*chosen, *(item for item in every if item.base in asked)]
+
+
+def questions_of(items: Sequence[Item]) -> list[Item]:
+    """The items without variants, which are asked beside them and no analysis counts."""
+    return [item for item in items if item.base is None]
 
 
 def _units(items: list[Item], strategies: int) -> list[tuple[str, str, int]]:
