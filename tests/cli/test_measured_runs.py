@@ -8,7 +8,6 @@ import pytest
 from tests.helpers import measurements
 from tests.helpers.measurements import measured_run, table
 from tests.helpers.outcomes import passes, refuses_in_a_line
-from tomserve.scoring.table import write_scores
 
 
 @pytest.fixture
@@ -58,13 +57,6 @@ def test_several_runs_stand_side_by_side_and_two_of_one_model_need_labels(cli, r
     )
     found = cli("analyze", "deep", "again", "--label", "again=second", "--format", "json")
     assert {row["model"] for row in orjson.loads(found.out)["held"]} == {"second", "tiny"}
-
-
-def test_its_table_alone_is_known_by_its_columns(cli, runs: Path, tmp_path: Path) -> None:
-    write_scores(table(), path := tmp_path / "table.csv")
-    found = passes(cli("analyze", path, "--format", "json"))
-    assert found.err == ""
-    assert [row["share"] for row in orjson.loads(found.out)["held"]] == [1 / 3, 2 / 3]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from analysis.causal.tables import headline as headline_of
 from tests.helpers import golden_tables
 from tests.helpers import measured_tables as made
 from tests.helpers.measured_tables import Truth, measured
-from tomserve.causal.table import CONTROLS, HELD_OUT, IDENTITY, PPT, SHUFFLED_PAIRS, net_effects
+from tomserve.causal.table import HELD_OUT, IDENTITY, PPT, SHUFFLED_PAIRS, net_effects
 from tomserve.causal.table import read_outcomes as measured_rows
 from tomserve.stats.proportions import Interval
 from tomserve.stats.selection import NOTHING
@@ -166,14 +166,6 @@ def test_nothing_reproduces_nothing() -> None:
     row = {**headline("REPRODUCED"), "control": NOTHING, "control_net": 0.0}
     assert outcome(headline("REPRODUCED"))[0] == REPRODUCES
     assert outcome(row)[0] == NOT_SETTLED
-
-
-def test_controls_stand_beside_the_map_one_by_one() -> None:
-    frame = tables("REPRODUCED")["controls"]
-    assert frame["control"].to_list() == list(CONTROLS)
-    rows = {row["control"]: row for row in frame.to_dicts()}
-    assert rows[SHUFFLED_PAIRS]["difference_low"] <= 0 < rows[SHUFFLED_PAIRS]["p"]
-    assert cards("REPRODUCED")["Is it specific?"].tone == BAD
 
 
 def test_what_does_as_much_anywhere_is_named_with_its_number() -> None:

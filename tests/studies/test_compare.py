@@ -199,14 +199,6 @@ def test_a_plan_takes_the_spread_of_a_run(cli) -> None:
     assert re.search(rf"^each of \d+ classes against none +7 stages +{least:.3f} ", short, re.M)
 
 
-def test_a_plan_of_anybodys_items(cli, tmp_path: Path) -> None:
-    write_items(tmp_path / "items.jsonl", [make_item(n, factors={}) for n in range(30)])
-    done = passes(cli("plan", "--benchmark", "items", "--path", tmp_path / "items.jsonl", "--models", 2))
-    assert "30 questions, 2 models: 120 requests" in done.out
-    least = minimum_detectable_effect(30, 0.2)
-    assert re.search(rf"prompting, overall\s+30 clusters\s+{least:.3f}\s+", done.out)
-
-
 def test_two_strategies_of_one_run_are_the_studys_prompting_effects(runs: tuple[str, str], cli) -> None:
     found = compare(runs[0], strategies=("vanilla", "cot"))
     effects = analyze(load_scores(runs[0]), "perturbed")["prompting_effects"].filter(subset="all")
@@ -446,18 +438,6 @@ def test_a_fresh_edition_is_compared_with_the_items_that_it_was_made_from(tables
     assert "B is significantly less accurate than A" in comparison_verdicts(found)[0]
     said = " ".join(cli("compare", *tables, "--all").out.split())
     assert "B tells A's questions anew: each is compared with the one that it was made from." in said
-
-
-def test_the_order_of_the_two_is_free_and_two_fresh_editions_pair(tables: tuple[Path, Path], tmp_path: Path) -> None:
-    turned = compare(*map(str, reversed(tables)))
-    assert turned.caption.startswith("A tells B's questions anew")
-    assert turned.effects.filter(perturbation="overall")["rd_low"].item() > 0
-    fresh = pl.read_parquet(tables[1])
-    other = tmp_path / "other.parquet"
-    fresh.with_columns(item=pl.col("base") + "/fresh-8").write_parquet(other)
-    both = compare(str(tables[1]), str(other))
-    assert both.caption.startswith("A and B tell the same questions in two ways")
-    assert both.flips.is_empty()
 
 
 def test_two_editions_in_one_table_are_refused(tables: tuple[Path, Path], tmp_path: Path) -> None:

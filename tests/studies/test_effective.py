@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from polars.testing import assert_frame_equal
 
 from tests.conftest import Cli, make_item
 from tests.helpers.outcomes import passes, refuses
@@ -40,18 +39,6 @@ def test_the_interval_is_that_of_the_cluster_robust_error(together: float) -> No
         found = designed_share(part["correct"].cast(pl.Float64).to_numpy(), part["cluster"].to_numpy())
         assert (row["ci_low"], row["ci_high"]) == pytest.approx((found.low, found.high))
         assert row.get("method", found.method) == found.method
-
-
-def test_only_the_interval_differs_and_the_notes_say_how() -> None:
-    scores = scored(0.5)
-    one, other = (compute(scores, "accuracy", way, ["kind"]) for way in (EFFECTIVE, "recommended"))
-    assert list(one.tables) == list(other.tables)
-    for name, frame in one.tables.items():
-        same = [column for column in frame.columns if column not in ("ci_low", "ci_high", "method")]
-        assert_frame_equal(frame.select(same), other.tables[name].select(same))
-    for name in ("accuracy", "by_kind"):
-        assert "as many independent questions as have the same error" in one.notes[name]
-        assert "as many independent questions" not in other.notes[name]
 
 
 def test_it_is_a_way_of_the_command_and_of_studies_that_have_it(cli: Cli, tmp_path: Any) -> None:

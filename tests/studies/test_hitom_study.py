@@ -8,14 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tests.conftest import data_file
 from tests.helpers import golden_tables
-from tests.helpers.scored import answered
-from tomserve import benchmarks
-from tomserve.benchmarks.hitom.baselines import trace_story
-from tomserve.benchmarks.hitom.events import read_question
 from tomserve.errors import ConfigError, ContentError
-from tomserve.items import Item
 from tomserve.studies import Context, Verdict, analyze, baselines, load_study
 
 # story -> (length, deception, rights of vanilla by order, rights of the chain of thought)
@@ -243,31 +237,6 @@ def test_who_copies_is_told_from_who_is_seldom_right_anywhere(right: Callable[[b
             rows.append({**row, **own, "correct": right(copy, story), "n_containers_mentioned": 5})
     (verdict,) = verdicts(study(pl.DataFrame(rows)), 1 / 15)
     assert next(card.verdict for card in verdict.cards if card.question == "Does it nest beliefs?") == said
-
-
-@pytest.mark.long
-def test_known_facts_of_the_official_file() -> None:
-    """All wrong answers of who copies the first-order answer are explained by a lower order, never by nothing."""
-
-    def copied(item: Item) -> str:
-        asked, obj = read_question(item.question)
-        return trace_story(item.story, obj).belief(asked[-1:]) if len(asked) > 1 else item.answer
-
-    items = benchmarks.load("hitom", data_file("Hi-ToM_data.json"))
-    found = study(answered(items, copied, "hitom_vanilla"))
-    rules = found["baselines"].filter(deception="overall")
-    orders = rules.filter(pl.col("order").is_in(["2", "3", "4"]))
-    assert [round(value, 2) for value in orders.filter(rule="first order")["accuracy"]] == [0.48, 0.38, 0.34]
-    assert [round(value, 2) for value in orders.filter(rule="always reality")["accuracy"]] == [0.29, 0.33, 0.30]
-    assert round(at(rules, order="all", kind="guess")["containers_mentioned"], 1) == 5.7
-    cells = found["accuracy"].select("deception", "total", "cells").rows()
-    assert cells == [("overall", 600, 30), ("without", 300, 15), ("with", 300, 15)]
-    errors = found["errors"].filter(order="all")
-    lower = at(errors, explanation="lower_order")
-    assert (lower["share"], lower["excess_low"] > 0.2) == (1.0, True)
-    assert at(errors, explanation="unexplained")["flagged"] == 0
-    matches = found["lower_order_match"].filter(rule="first_order", order="all")
-    assert dict(matches.select("matches", "accuracy").iter_rows()) == {True: 1.0, False: 0.0}
 
 
 APART = pl.col("order") == pl.when(pl.col("length") == 1).then(0).otherwise(2)

@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.measurements import SCHEMA
 from tests.helpers.score_tables import scores
 from tomserve.errors import ConfigError, ContentError
-from tomserve.studies import Layout, Study, analyze, compute, load_study, study_names
+from tomserve.studies import Study, analyze, compute, load_study, study_names
 from tomserve.studies.phrases import PHRASES
 from tomserve.studies.texts import Texts
 
@@ -121,24 +121,6 @@ def test_a_study_is_frozen_and_its_defaults_are_those_of_any_items() -> None:
     assert [(excerpt.title, excerpt.frame.item()) for excerpt in found.summary()] == [("n", 16)]
     with pytest.raises(ConfigError, match="column 'status' is missing"):
         compute(scores().drop("status"), study)
-
-
-def test_a_value_that_a_study_does_not_know_is_refused_also_where_its_column_is_missing() -> None:
-    study = Study(name="mine", tables=count, values={"stage": ("C2",)})
-    for frame, said in (
-        (scores(), "item 'none/0': unknown stage 'C1'"),
-        (scores().drop("stage"), "'stage' is missing"),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            compute(frame, study)
-
-
-def test_analyze_takes_names_paths_studies_and_lazy_tables(tmp_path: Path) -> None:
-    study = Study(name="mine", tables=count, layouts={"n": Layout("a", ("b", "c"), "d", "e")})
-    assert analyze(scores().lazy(), study, "published")["n"].columns == ["published"]
-    (tmp_path / "mine.py").write_text(DECLARED)
-    assert analyze(scores(), str(tmp_path / "mine.py"))["n"].height == 16
-    assert analyze(scores(), "accuracy")["accuracy"].equals(analyze(scores(), load_study("accuracy"))["accuracy"])
 
 
 TEXTS = """

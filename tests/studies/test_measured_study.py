@@ -8,14 +8,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-import tomserve
 from tests.helpers import measurements
 from tests.helpers.measured_tables import FEW, measured
-from tests.helpers.measurements import SCHEMA, measured_run, table
+from tests.helpers.measurements import SCHEMA, table
 from tests.helpers.score_tables import scores
 from tomserve.causal import table as causal_table
 from tomserve.errors import ConfigError
-from tomserve.runs.scores import load_replies
 from tomserve.studies import Study, compute, default_study, study_of_manifests
 from tomserve.studies.answer_rows import split_scores
 from tomserve.studies.comparison import combine_scores
@@ -85,19 +83,6 @@ def test_two_studies_that_read_it_equally_well_are_a_question_to_the_user(tmp_pa
 def test_a_broken_study_beside_it_does_not_hide_it(tmp_path: Path) -> None:
     (tmp_path / "content/analysis/broken.py").write_text("STUDY = 1 / 0")
     assert default_study(table()) == "depths"
-
-
-@pytest.mark.usefixtures("known")
-def test_python_reads_a_measured_run_as_any_other(tmp_path: Path) -> None:
-    folder = measured_run(tmp_path / "runs/deep")
-    run = tomserve.Run.open("deep")
-    assert run.scores().equals(table())
-    assert tomserve.analyze(run.scores())["held"]["share"].to_list() == [1 / 3, 2 / 3]
-    assert run.report(tmp_path / "r.html").exists()
-    with pytest.raises(ConfigError, match="cannot be compared question by question"):
-        tomserve.compare(run, run)
-    with pytest.raises(ConfigError, match="has no replies to read"):
-        load_replies(folder)
 
 
 def moved() -> pl.DataFrame:
@@ -172,8 +157,3 @@ def test_what_is_lacking_of_either_sort_is_refused() -> None:
         compute(combine_scores([scores(), moved(), moved().with_columns(run=pl.lit("x"))]), counting())
     with refused("--by counts answers"):
         compute(moved(), counting(), by=["stage"])
-
-
-def test_factors_count_the_answers_alone() -> None:
-    found = compute(both(), counting(), by=["scenario"])
-    assert found.tables["by_scenario"]["total"].sum() == scores().height

@@ -600,17 +600,6 @@ def test_pairs_of_the_released_and_of_a_fresh_edition_are_not_mixed(items: list[
     assert (late["solved"], late["pairs"], late["only_cue"] + late["only_other"]) == (8, 12, 4)
 
 
-def test_a_rule_that_answers_by_the_cue_solves_no_pair(items: list[Item]) -> None:
-    """Of a pair one story is answered by the cue and the other is not, so that a rule of one role solves none."""
-    asked = [
-        one for one in items if (one.factors["scenario"], one.factors["question_kind"]) == ("false_belief", "belief")
-    ]
-    by_cue = {f"{one.cluster}/{one.factors['version']}" for one in asked if one.answer != one.factors["cue"]}
-    found = studied(items, by_cue)["pairs"].row(by_predicate=pl.col("perturbation") == "overall", named=True)
-    assert (found["solved"], found["only_cue"], found["only_other"]) == (0, 12, 0)
-    assert found["best_rule"] not in (None, "always classic", "opposite of the cue", "always unknown")
-
-
 def test_ground_is_compared_within_class_and_stage(items: list[Item]) -> None:
     found = studied(items, {f"P{n}/late_label/remembers" for n in (1, 2, 3)} | {"P1/late_label/forgot"})["ground"]
     late = found.row(by_predicate=pl.col("perturbation") == "late_label", named=True)
