@@ -62,15 +62,6 @@ def test_an_experiment_is_started_moved_and_ended(bench: Workbench) -> None:
     assert "seal" not in bench.run("mine")["job"]
 
 
-def test_errors_are_ours_with_the_sentence_of_the_workbench(bench: Workbench) -> None:
-    with pytest.raises(NoSuchRunError, match="there is no run 'none'"):
-        bench.run("none")
-    with pytest.raises(ConfigError, match="benchmark"):
-        bench.start(model="yi-34b", benchmark="no such")
-    with pytest.raises(NoSuchRunError):
-        bench.run("../../etc/passwd")
-
-
 def test_a_reader_and_a_stranger_are_refused() -> None:
     shared = lab()
     bench = by_python(shared)

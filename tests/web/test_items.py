@@ -97,11 +97,6 @@ def test_a_benchmark_is_read_beside_and_browsed_in_pages() -> None:
     assert "unknown factor" in settled(me, "/items?benchmark=perturbed&where=colour%3Dred").text
 
 
-def test_a_benchmark_that_needs_data_of_others_says_which() -> None:
-    text = settled(client(), "/items?benchmark=bigtom").text
-    assert "needs its file, which tomserve does not hold" in text
-
-
 def test_the_page_of_an_item_shows_story_gold_prompt_variants_and_answers() -> None:
     folder = copied_run(runs_root() / "mine")
     scores_of(folder).with_columns(answer=pl.lit("forged")).write_parquet(folder / "scores.parquet")
