@@ -14,10 +14,8 @@ from aiohttp import web
 
 import tomserve
 from tests.conftest import ROOT, Cli, Endpoint, completion, make_item
-from tests.helpers.examples import change_rows
 from tests.helpers.outcomes import passes
 from tomserve import benchmarks, status
-from tomserve.engine.replies import read_reply
 from tomserve.engine.transport import Reply
 from tomserve.errors import ConfigError, InapplicableError
 from tomserve.items import Item, draw, read_ids, write_items
@@ -315,14 +313,6 @@ def test_every_http_status_is_an_outcome_everywhere(endpoint: Endpoint, cli, ask
     assert read_manifest(tmp_path / "runs/r")["complete"]
 
 
-def test_what_a_reply_becomes_is_always_known() -> None:
-    for code in (0, 100, 201, 302, 418, 600, 999, 70000):
-        for body in (b"{}", b"", b"<html>", orjson.dumps(completion("tea"))):
-            reply = read_reply(code, body)
-            assert (reply.status, reply.final) == (f"http_{code}", False)
-            assert status.known(reply.status)
-
-
 def test_what_each_status_means() -> None:
     assert {"ok", "length", "refusal", "http_400", "http_413", "http_422"} == status.FINAL
     assert {"ok", "length"} == status.ANSWERS
@@ -363,15 +353,3 @@ def test_a_table_with_any_status_counts_every_row(name: str, tmp_path: Path) -> 
     assert scores["status"].to_list() == [status.inert(name)] * 2 + ["ok"] * 4
     warning = f"rows of an unknown status count as failures: 2 {status.inert(name)}; known: ok, length, refusal"
     assert [line.partition(": ")[2][: len(warning)] for line in said] == [] if status.known(name) else [warning]
-
-
-def test_a_journal_with_a_status_that_nobody_knows(endpoint: Endpoint, cli, asking, tmp_path: Path) -> None:
-    """Counted under its own name, its escape sequences taken out; and asked again on resume."""
-    assert cli(*asking).code == 0
-    strange = ("done", "\x1b[2Jgone")
-    change_rows(tmp_path / "runs/r", lambda n, row: {**row, "status": strange[n]} if n < 2 else row)
-    done = passes(cli("score", "r"), "20 answers scored, 18 correct")
-    assert "rows of an unknown status count as failures: 1 done, 1 \ufffd[2Jgone; known: ok, length" in done.err
-    assert "\x1b" not in cli("runs", "r").out + done.err
-    again = cli(*asking)
-    assert (again.code, len(endpoint.requests)) == (0, 22)

@@ -486,29 +486,6 @@ def test_a_line_whose_end_is_of_the_wrong_kind_is_counted(tmp_path: Path, broken
     assert f"1 lines not read: 1 with a {next(iter(broken))} that is no {kind} (line 2)" in str(found.problems)
 
 
-def test_other_questions_about_the_story_tell_whose_belief_it_is(tmp_path: Path) -> None:
-    base = {"story": ["a", "b"], "cluster": "s", "choices": ["x", "y", "unknown"]}
-    asked = make_item(1, **base, answer="x", gold={"sets": [["x"], ["x"]]})
-    reality = make_item(2, **base, answer="y", gold={"sets": [["x"], ["y"]]})
-    write_items(tmp_path / "items.jsonl", [asked, reality])
-    known = ItemFile(tmp_path / "items.jsonl")
-    row = reply(1, '{"beliefs": ["x", "y"], "answer": "y"}')
-    write_score_table(
-        known, ResponseFile(lines(tmp_path / "r.jsonl", row), known, "m"), tmp_path / "s.parquet", run="r"
-    )
-    assert pl.read_parquet(tmp_path / "s.parquet")["chain_verdicts"].to_list() == [["right", "other_belief"]]
-
-
-def test_factors_of_mixed_kinds_become_text(tmp_path: Path) -> None:
-    kinds = [make_item(1, factors={"n": 1, "x": 1, "b": True}), make_item(2, factors={"n": 2.5, "x": "a", "b": None})]
-    write_items(tmp_path / "items.jsonl", kinds)
-    known = ItemFile(tmp_path / "items.jsonl")
-    replies = ResponseFile(lines(tmp_path / "r.jsonl", reply(1), reply(2)), known, "m")
-    write_score_table(known, replies, tmp_path / "s.parquet", run="r")
-    frame = pl.read_parquet(tmp_path / "s.parquet")
-    assert frame.select("n", "x", "b").rows() == [(1.0, "1", True), (2.5, "a", None)]
-
-
 def test_scoring_against_todays_dataset_says_so(cli, tmp_path: Path) -> None:
     identifier = "C1/none/false_belief/reality/original"
     about = {"benchmark": "perturbed", "benchmark_digest": "sha256:old", "benchmark_path": None}

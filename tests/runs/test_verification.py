@@ -191,11 +191,6 @@ def test_who_signed_is_told_and_must_be_named_where_signers_are_given(run: Path,
     assert held(run, VerifyOptions(signers=alice))["signature"] is False
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no run there"):
-        list(verify_run(tmp_path))
-
-
 def row(number: int) -> bytes:
     return orjson.dumps({"item": f"demo/{number}", "strategy": "vanilla", "text": "tea " * 3}) + b"\n"
 

@@ -83,16 +83,8 @@ def test_headers_of_the_user_are_sent_with_every_request_and_shown_nowhere(cli, 
         with Hostile(lambda: [response(said)]) as server:
             done = cli(
                 *("eval", "--benchmark", "items", "--path", tmp_path / "items.jsonl", "--base-url", server.url),
-                *(
-                    "--header",
-                    "api-key=AZURE_KEY",
-                    "--header",
-                    "Authorization=OTHER",
-                    "--run",
-                    name,
-                    "--transport",
-                    name,
-                ),
+                *("--header", "api-key=AZURE_KEY", "--header", "Authorization=OTHER"),
+                *("--run", name, "--transport", name),
             )
         assert len(server.heard) > 3, done.err
         for head in server.heard:
