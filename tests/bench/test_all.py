@@ -79,16 +79,6 @@ def test_a_bench_that_fails_or_is_ended_or_cannot_run_is_named_and_stops_no_othe
     assert until(lambda: ended(folder))
 
 
-@pytest.mark.system
-def test_a_runner_that_is_ended_ends_its_bench(folder: Path) -> None:
-    command = [sys.executable, str(RUNNER), "--plan", str(folder / "plan.yaml"), "--out", str(folder / "out")]
-    with subprocess.Popen([*command, "--quick", "--slack", "99", "--only", "overlong"]) as runner:
-        assert until(lambda: (folder / "child").exists() and (folder / "child").read_text())
-        runner.terminate()
-        assert runner.wait(60) == 143
-    assert until(lambda: ended(folder))
-
-
 def test_the_plan_names_every_bench_with_options_that_it_has_and_fits_into_half_an_hour() -> None:
     plan = yaml.safe_load((ROOT / "bench/plan.yaml").read_text())
     benches = {path.stem: path.read_text() for path in (ROOT / "bench").glob("[a-z]*.py")}

@@ -255,15 +255,6 @@ def test_another_model_in_the_replies_ends_the_import_and_keeps_what_came_before
     assert [one["accepted"] for one in changes[-1] or []] == [True]
 
 
-def test_what_was_exported_with_other_options_is_found_too(folder: Path, cli: Any) -> None:
-    export(cli, folder, "few.jsonl", "--strategy", "vanilla", "--limit", "4")
-    export(cli, folder, "many.jsonl", "--strategy", "cot")
-    results = [batches.answered([folder / f"{name}.jsonl"], folder / f"{name}.out") for name in ("many", "few")]
-    done = passes(cli("import", "batch", *results, "--run", "r"))
-    assert len(rows(folder)) == ITEMS + 4
-    assert "nothing is left" in done.out
-
-
 def test_an_export_that_was_killed_is_repeated_and_goes_on_with_its_files(folder: Path, cli: Any) -> None:
     asked = (cli, folder, "asked.jsonl", "--strategy", "vanilla", "--per-file", "3")
     passes(export(*asked))

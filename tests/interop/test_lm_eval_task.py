@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
 import tomserve
@@ -353,12 +352,6 @@ def test_names_of_grades_do_not_multiply(tmp_path: Path) -> None:
     assert [len(one.grades) for one in found] == [101] * 3
 
 
-def test_thoughts_that_were_cut_off_are_no_answer(tmp_path: Path) -> None:
-    rows = [generated(0, "<think>It may be 4", 0.0), generated(1, "<think>so</think> It is 1", 1.0)]
-    found = list(LmEvalSamples(samples(tmp_path / "samples_x.jsonl", rows), "m").samples())
-    assert [one.status for one in found] == ["length", "ok"]
-
-
 def test_requests_are_understood_in_every_form_that_lm_eval_has_written(tmp_path: Path) -> None:
     chat = json.dumps([{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Sum 1?"}])
     forms = [
@@ -473,16 +466,3 @@ def test_bytes_are_the_same_and_hold_no_secret(runs: dict[str, Path], tmp_path: 
     text = b"".join(ours).decode()
     assert "refused by" in text
     assert not [secret for secret in SECRETS if secret in text]
-
-
-def test_two_strategies_of_one_name_in_these_letters_are_two_tasks(runs: dict[str, Path], tmp_path: Path) -> None:
-    folder = tmp_path / "renamed"
-    folder.mkdir()
-    for name in ("manifest.json", "responses.jsonl", "items.jsonl"):
-        text = (runs["perturbed"] / name).read_text("utf-8")
-        text = text.replace('"strategy":"vanilla"', '"strategy":"a b"').replace('"strategy":"cot"', '"strategy":"a_b"')
-        (folder / name).write_text(text.replace('"vanilla":{', '"a b":{').replace('"cot":{', '"a_b":{'))
-    samples, results = written(folder, tmp_path / "out")
-    assert list(json.loads(results.read_bytes())["results"]) == ["perturbed_a_b", "perturbed_a_b_2"]
-    assert len({path.name for path in samples}) == 2
-    assert pl.concat([pl.read_ndjson(path) for path in samples], how="diagonal_relaxed").height == 24
