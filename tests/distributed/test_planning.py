@@ -148,6 +148,12 @@ def test_what_a_killed_shard_has_left_is_made_anew_and_anything_else_is_kept(tmp
     assert (part_folder(folder, 1) / "responses.jsonl").read_bytes() == b"{}\n"
 
 
+def test_a_record_that_cannot_hold_the_name_of_a_file_is_refused_in_a_line(tmp_path: Path) -> None:
+    shards = divided(ITEMS, tmp_path / "mine.parts")
+    with pytest.raises(ConfigError, match=r"shards\.json: cannot hold a name that is no UTF-8"):
+        shards.model_copy(update={"benchmark_path": "it\udce9ms.jsonl"}).text()
+
+
 WEIGHTS = st.lists(st.integers(0, 1000), min_size=1, max_size=60)
 
 

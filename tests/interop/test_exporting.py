@@ -13,6 +13,7 @@ from tests.conftest import Endpoint
 from tests.helpers.examples import change_rows, copied_example, shortened
 from tests.helpers.measurements import measured_run
 from tests.interop.conftest import answered, odd_items
+from tomserve.content import paths
 from tomserve.interop.scored_replies import ScoredReplies
 from tomserve.runs.scores import load_scores
 
@@ -106,12 +107,21 @@ def test_letters_come_back_where_the_strategy_of_today_shows_others(cli: Any, ru
 def test_runs_that_are_called_alike_in_two_folders_do_not_replace_each_other(
     cli: Any, run: Path, tmp_path: Path
 ) -> None:
-    for folder in ("a", "b"):
-        shutil.copytree(run, tmp_path / "runs" / folder / "same")
-        for tool in ("inspect", "lm-eval"):
-            assert cli("export", tool, f"{folder}/same", "--out", tmp_path / tool).code == 0
-    for tool, names in (("inspect", "*.eval"), ("lm-eval", "results_*.json")):
-        assert len(list((tmp_path / tool).rglob(names))) == 2, tool
+    # a name below the folder of runs, one that reads like it, and one name in two places elsewhere
+    places = [tmp_path / name for name in ("runs/a/same", "runs/b/same", "runs/a__same", "x/same", "y/same")]
+    for place in places:
+        shutil.copytree(run, place)
+        for tool in TOOLS:
+            assert cli("export", tool, place, "--out", tmp_path / tool).code == 0
+    for tool, names in (("inspect", "*.eval"), ("lm-eval", "results_*.json"), ("every-eval-ever", "*_samples.jsonl")):
+        assert len(list((tmp_path / tool).rglob(names))) == len(places), tool
+    assert paths.export_name(Path("runs/m"), "hitom_cot") != paths.export_name(Path("runs/m_hitom"), "cot")
+
+
+def test_strategies_exported_one_by_one_have_results_of_their_own(cli: Any, example: Path, tmp_path: Path) -> None:
+    for strategy in ("cot", "vanilla"):
+        assert cli("export", "lm-eval", example, "--strategy", strategy, "--out", tmp_path).code == 0
+    assert len(list(tmp_path.rglob("results_*.json"))) == 2
 
 
 def test_no_file_of_a_run_is_written_over_not_even_through_a_link(cli: Any, run: Path, tmp_path: Path) -> None:

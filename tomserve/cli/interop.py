@@ -59,18 +59,13 @@ def export_inspect(
 
     Inspect's viewer, its functions and `inspect score` read them. A failure is wrong there, too.
     """
-    from tomserve.content.paths import run_name
+    from tomserve.content.paths import export_name
     from tomserve.interop.inspect_export import export_log
 
     replies, screen = _replies(run, strategy, quiet)
     out.mkdir(parents=True, exist_ok=True)
-    taken, whole = set[str](), run_name(replies.folder).replace("/", "__")  # runs in two folders may be called alike
     for one in replies.strategies:
-        name = free = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{whole}_{one}")[:200]
-        while free in taken:  # two names may be the same in these letters
-            free = f"{name}_{len(taken) + 1}"
-        taken.add(free)
-        path = out / f"{free}.eval"
+        path = out / f"{export_name(replies.folder, one)}.eval"
         say(f"written: {path}, {export_log(replies, one, path, screen):,} samples")
 
 

@@ -8,6 +8,7 @@ study is code, and no code is to be run merely because of the folder in which on
 
 import hashlib
 import os
+import re
 import shlex
 import tomllib
 from collections.abc import Iterable
@@ -153,6 +154,22 @@ def run_name(folder: Path) -> str:
     whole, root = folder.resolve(), absolute_runs_root()
     name = whole.relative_to(root).as_posix() if root in whole.parents else whole.name
     return os.fsencode(name).decode("utf-8", "replace")
+
+
+def run_place(folder: Path) -> str:
+    """What tells a run from every other of this machine: its name below the folder of runs, or its path elsewhere."""
+    whole = folder.resolve()
+    return run_name(folder) if absolute_runs_root() in whole.parents else os.fsencode(whole).decode("utf-8", "replace")
+
+
+def export_name(folder: Path, strategy: str) -> str:
+    """What a file with a strategy's replies is called beside those of other runs: ``RUN_STRATEGY``, with a digest
+    where another run or strategy could be called so as well."""
+    whole = f"{run_name(folder)}_{strategy}"
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", whole.replace("/", "__"))[:180]
+    if run_place(folder) == run_name(folder) and name.replace("__", "/") == whole and "_" not in strategy:
+        return name
+    return f"{name}-{digest(run_place(folder).encode(), strategy.encode())[7:15]}"
 
 
 def run_argument(folder: Path) -> str:

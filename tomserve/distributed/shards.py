@@ -161,8 +161,11 @@ class Shards(Strict):
         return digest_of([self.text()])
 
     def text(self) -> bytes:
-        held = self.model_dump(mode="json", by_alias=True)
-        return orjson.dumps(held, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
+        try:
+            held = self.model_dump(mode="json", by_alias=True)
+            return orjson.dumps(held, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
+        except (TypeError, UnicodeError):  # as of a file's name
+            raise ConfigError(f"{FILE}: cannot hold a name that is no UTF-8; rename the file that is given") from None
 
     def write(self, folder: Path) -> None:
         files.replace_bytes(folder / FILE, self.text())

@@ -20,6 +20,7 @@ import orjson
 
 from tomserve._version import __version__
 from tomserve.content import output_path
+from tomserve.content.paths import run_place
 from tomserve.errors import ConfigError, TomserveError
 from tomserve.interop.inspect_export import parse_time, token_counts
 from tomserve.interop.scored_replies import RightReplies, ScoredReplies, ScoredReply, Transcript, Transcripts
@@ -229,7 +230,7 @@ class Evaluation:
         names = (manifest.benchmark, *self.model.split("/", 1))
         self.folder = Path("data", *map(path_component, names))
         self.id = f"{manifest.benchmark}-{strategy}/{self.model.replace('/', '_')}/{seconds}"
-        identity = f"{manifest.run}\n{strategy}\n{self.id}".encode()
+        identity = f"{run_place(replies.folder)}\n{strategy}\n{self.id}".encode()
         self.uuid = str(uuid.UUID(bytes=hashlib.sha256(identity).digest()[:16], version=4))
         self._counted: dict[str, _ResultCounts] = {}
 

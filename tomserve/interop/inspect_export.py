@@ -19,6 +19,7 @@ from typing import IO, Any
 import orjson
 
 from tomserve.content import files, output_path
+from tomserve.content.paths import run_place
 from tomserve.engine.redact import redact_settings
 from tomserve.errors import ConfigError
 from tomserve.interop.samples import sample_record
@@ -55,15 +56,16 @@ Sample = dict[str, Any]
 
 
 class Samples:
-    """Makes samples of the replies to one way of asking. run: the name of the run. model: what the log calls the model.
-    transcripts: the conversations, for a strategy of several turns; None for one that asks once."""
+    """Makes samples of the replies to one way of asking. run: the name of the run. place: what tells it from all
+    others. model: what the log calls the model. transcripts: the conversations, for a strategy of several turns; None
+    for one that asks once."""
 
-    def __init__(self, run: str | None, model: str, transcripts: Transcripts | None) -> None:
-        self._run, self._model, self._transcripts = run, model, transcripts
+    def __init__(self, run: str | None, place: str, model: str, transcripts: Transcripts | None) -> None:
+        self._run, self._place, self._model, self._transcripts = run, place, model, transcripts
 
     def of(self, one: ScoredReply) -> Sample:
         """The sample of a reply."""
-        identity = sha256_of(f"{self._run}\n{one.strategy}\n{one.item.id}\n{one.sample}")
+        identity = sha256_of(f"{self._place}\n{one.strategy}\n{one.item.id}\n{one.sample}")
         shown = [_input_message(identity, place, message) for place, message in enumerate(one.messages)]
         reply = self._reply(identity, "reply", one.row.get("text"), one.row.get("reasoning"))
         messages, turns = [*shown, *([reply] if reply["content"] else [])], 1
@@ -316,7 +318,7 @@ class _Log:
         """Write the log. scratch: a file that can be made, for the summaries."""
         several = self.manifest.turns(self.strategy) != 1
         transcripts = Transcripts(self.replies, self.strategy) if several else None
-        samples = Samples(self.manifest.run, self.model, transcripts)
+        samples = Samples(self.manifest.run, run_place(self.replies.folder), self.model, transcripts)
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as made:
             with scratch.open("xb") as waiting:
                 for one in self.replies.of(self.strategy):
@@ -368,7 +370,7 @@ class _Log:
     def _eval_section(self, created: str, config: Mapping[str, Any]) -> dict[str, Any]:
         """What was evaluated: the table `eval` of the head."""
         manifest = self.manifest
-        identity = sha256_of(f"{manifest.run}\n{self.strategy}\n{created}")
+        identity = sha256_of(f"{run_place(self.replies.folder)}\n{self.strategy}\n{created}")
         metrics = [{"name": f"inspect_ai/{name}", "options": options} for name, options in _RECOMPUTED]
         ids = [*self.right.right, *self.of_variants.right]
         return {

@@ -22,7 +22,7 @@ from typing import Any
 import orjson
 
 from tomserve.content import files, output_path
-from tomserve.content.paths import run_name
+from tomserve.content.paths import run_place
 from tomserve.engine.redact import redact_settings
 from tomserve.errors import ConfigError
 from tomserve.interop.inspect_export import error_text, format_time, sha256_of
@@ -400,7 +400,8 @@ def export_samples(replies: ScoredReplies, out: Path, listener: Listener) -> lis
     ConfigError and OSError where they cannot be written."""
     manifest = replies.manifest
     created = format_time(manifest.created)
-    apart = zlib.crc32(run_name(replies.folder).encode()) % 10**6  # for runs that were begun in the same second
+    # Runs that were begun in the same second, and exports of one strategy each, have results of their own.
+    apart = zlib.crc32("\n".join((run_place(replies.folder), *replies.chosen)).encode()) % 10**6
     date = f"{(created or '1970-01-01T00:00:00')[:19].replace(':', '-')}.{apart:06}"
     folder = out / sanitize_name(manifest.model)
     folder.mkdir(parents=True, exist_ok=True)

@@ -74,7 +74,7 @@ class ScoredReplies:
         self._asked, self._items, self._responses = replies
         self._reader = load_reader_choices(folder)
         self._prompts: dict[str, Strategy | None] = {}
-        self.strategies = self._choose_strategies(strategies)
+        self.strategies, self.chosen = self._choose_strategies(strategies), sorted(set(strategies or ()))
 
     def _choose_strategies(self, strategies: Sequence[str] | None) -> tuple[str, ...]:
         """The wanted ways of asking that have replies. Raises ConfigError for one that is unknown or has none."""
