@@ -170,6 +170,12 @@ def test_of_a_file_nothing_is_guessed() -> None:
     ]
 
 
+def test_questions_of_two_benchmarks_that_are_called_alike_are_two() -> None:
+    rows = {"model": "m", "benchmark": ["x", "x", "y"], "strategy": ["a", "b", "a"], "item": "1", "status": "ok"}
+    (gap,) = gaps_of_scores(pl.DataFrame({**rows, "answer": "tea"}), None, "t.csv")
+    assert "1 of 4 pairs of a question and a strategy (25.0%) have no row" in gap.sentences()[0]
+
+
 def table(name: str, strategy: str, items: str, **more: object) -> pl.DataFrame:
     fixed = {"run": name, "model": "m", "strategy": strategy, "status": "ok", "answer": "tea", "correct": True}
     return pl.DataFrame({**fixed, "item": list(items), **more})

@@ -12,10 +12,12 @@ from tests.helpers.workbenches import client, example, lab, member, settled
 from tomserve.content.paths import runs_root
 from tomserve.runs.scores import scores_of
 from tomserve.studies import analyze, overall_accuracy
+from tomserve.studies.comparability import Conditions
 from tomserve.web import leaderboard
 from tomserve.web.accounts import Person
-from tomserve.web.leaderboard import Board, Filters
+from tomserve.web.leaderboard import Board, Filters, LayersEntry
 from tomserve.web.run_index import Card, RunIndex
+from tomserve.web.tally import Layers
 
 
 def board(filters: Filters | None = None) -> Board:
@@ -129,6 +131,15 @@ def test_the_page_links_runs_and_its_files_say_the_same() -> None:
     assert "&lt;b&gt;&amp;m" in page.text
     assert "<script" not in page.text
     assert me.get("/leaderboard.exe").status_code == 422
+
+
+def test_a_mechanism_that_is_not_comparable_is_not_said_to_be_unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+    layers = Layers(conditions=Conditions(), ftom_bs=(0.5, 0.4, 0.6), b=(0.5, 0.4, 0.6), s=(0.5, 0.4, 0.6))
+    for measured, said in (((0.3, 0.2, 0.4), "not comparable here"), ((), "not measured")):
+        entry = LayersEntry("r", "r/p", "m", layers.model_copy(update={"c_measured": measured}))
+        made = Board((), (), (), ((entry,),), (), 0, Filters())
+        monkeypatch.setattr("tomserve.web.routes.comparison.find_board", lambda *_, made=made: made)
+        assert client().get("/leaderboard").text.count(f'aria-label="{said}"') == 2  # FToM and C
 
 
 def test_a_private_run_of_somebody_else_is_on_no_list() -> None:
