@@ -165,6 +165,15 @@ def test_a_folder_is_never_overwritten(tmp_path: Path) -> None:
         make_questionnaire(benchmark(), None, busy, QuestionnaireOptions(people=2, stories=2))
 
 
+def test_a_file_system_without_locks_holds_a_questionnaire_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int) -> bool:
+        raise OSError("no locks here")
+
+    monkeypatch.setattr(files, "try_lock", refuse)
+    made(tmp_path / "study")
+    assert (tmp_path / "study/plan.json").exists()
+
+
 def test_own_consent_text_and_own_words_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = tmp_path / "consent.txt"
     text.write_text("First part,\nin two lines.\n\nSecond <part>, for [[NAME]].\n")

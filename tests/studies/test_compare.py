@@ -191,7 +191,10 @@ def test_a_plan_takes_the_spread_of_a_run(cli) -> None:
     assert not done.err
     assert not cli("plan", "--like", ROOT / "runs/example").err, "tomserve's own tasks are of the same kind"
     other = cli("plan", "--benchmark", "hitom", "--like", ROOT / "runs/example").err
-    assert "these are answers to perturbed, and the questions of hitom, which are planned, may differ" in other
+    assert "these are answers to perturbed; the planned questions, those of hitom, may vary more or less" in other
+    items = [make_item(n) for n in range(4)]
+    own = pl.DataFrame({"benchmark": [items[0].benchmark]})
+    assert not planning.other_questions(own, benchmarks.get("items"), items), "own items name their benchmark"
     assert "sd: the standard deviation of the units' differences that the run has shown" in done.out
     short = cli(*command).out
     assert len(short.splitlines()) <= 25
@@ -317,7 +320,7 @@ def test_it_is_said_that_stories_of_unequal_sizes_count_alike(tmp_path: Path) ->
     found = compare(*made)
     assert next(iter(comparison_summary(found))).endswith("for further tasks or stories like those that were asked")
     (said,) = comparison_verdicts(found)
-    assert "points (67% against 100%), stories counted alike; 0 questions gained, 4 lost." in said
+    assert "points (67% against 100%), with stories weighted equally; 0 questions gained, 4 lost." in said
 
 
 def test_each_value_has_the_difference_of_its_own_questions(factored: tuple[str, str]) -> None:

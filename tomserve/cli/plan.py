@@ -148,14 +148,14 @@ def plan(
     asked = benchmarks.get(benchmark)
     comparison_tables.check_margin(margin)
     known = None if like is None else score.load_answers(like)
-    if known is not None and (other := planning.other_questions(known, asked)):
-        warn(
-            f"--like {like}: these are answers to {other}, and the questions of {asked.name}, which are planned, may "
-            "differ more or less; --benchmark says what is planned"
-        )
     names = tuple(strategy or asked.strategies)
     items = planning.draw_items(asked, path, limit, where or ())
     questions = planning.questions_of(items)
+    if known is not None and (other := planning.other_questions(known, asked, items)):
+        warn(
+            f"--like {like}: these are answers to {other}; the planned questions, those of {asked.name}, may vary more "
+            "or less (--benchmark says what is planned)"
+        )
     wanted = {"power": power, "alpha": alpha}
     found = planning.plan_study(asked, path, names, models=models, repeats=repeats, like=known, items=items, **wanted)
     samples = f" x {repeats} samples" if repeats > 1 else ""

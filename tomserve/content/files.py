@@ -335,10 +335,14 @@ def make_private(folder: Path) -> None:
 
 @contextlib.contextmanager
 def lock_folder(folder: Path) -> Iterator[bool]:
-    """Hold the lock of a folder, if no other process does; yields whether that is so. Raises OSError."""
+    """Hold the lock of a folder; yields False where another process does. A file system without locks for folders, as
+    NFS is one, lets several through. Raises OSError where the folder cannot be opened."""
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        yield try_lock(lock)
+        alone = True
+        with contextlib.suppress(OSError):
+            alone = try_lock(lock)
+        yield alone
     finally:
         os.close(lock)
 

@@ -250,21 +250,20 @@ def _record(
 @contextlib.contextmanager
 def _lock_folder(place: Path) -> Iterator[None]:
     """Make the folder of the parts, and keep other processes that divide from it meanwhile."""
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        lock = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        hint = "choose a writable place by TOMSERVE_RUNS or --run PATH"
-        raise MachineError(f"{place}: cannot be written ({error.strerror}); {hint}") from None
-    try:
-        with contextlib.suppress(OSError):  # a file system without locks
-            if not files.try_lock(lock):
-                raise MachineError(f"{place}: another process divides into it right now; wait for it, or use --run NEW")
-        yield
-    finally:
-        os.close(lock)
-        with contextlib.suppress(OSError):  # nothing was written, and nothing is left behind
-            place.rmdir()
+    with contextlib.ExitStack() as held:
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            alone = held.enter_context(files.lock_folder(place))
+        except OSError as error:
+            hint = "choose a writable place by TOMSERVE_RUNS or --run PATH"
+            raise MachineError(f"{place}: cannot be written ({error.strerror}); {hint}") from None
+        if not alone:
+            raise MachineError(f"{place}: another process divides into it right now; wait for it, or use --run NEW")
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # nothing was written, and nothing is left behind
+                place.rmdir()
 
 
 def _is_divided(place: Path, shards: Shards) -> bool:

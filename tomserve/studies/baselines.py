@@ -299,10 +299,9 @@ def mark_best_rule(figure: Figure, rows: Sequence[Row]) -> tuple[Figure, list[Ro
 
 
 def _marked(row: Row) -> Any:
-    """The best rule's share as the figure counts: of questions where the row's estimate is, else as a mean of units."""
-    estimate, accuracy = finite_or_none(row.get("estimate")), finite_or_none(row.get("accuracy"))
-    of_units = estimate is not None and accuracy is not None and abs(estimate - accuracy) > 1e-9
-    return row.get("best_rule_estimate" if of_units else "best_rule_accuracy")
+    """The best rule's share as the figure counts: a mean over stages where the row's estimate is one, else the share of
+    questions."""
+    return row.get("best_rule_estimate" if row.get("target") == NEW else "best_rule_accuracy")
 
 
 def with_best_rule(cells: pl.DataFrame, shares: pl.DataFrame, key: str) -> pl.DataFrame:

@@ -31,7 +31,7 @@ from tomserve.studies.comparability import AnswerConditions, Conditions, answer_
 from tomserve.studies.contrasts import NEW_TASKS, Record, adjust_family, contrast, pair_rows
 from tomserve.studies.noise import noise_columns, noise_line
 from tomserve.studies.phrases import PHRASES
-from tomserve.studies.presentation import Excerpt, cell_of, interval_cell, points, populations, readable_name, sign
+from tomserve.studies.presentation import Excerpt, Row, cell_of, interval_cell, points, populations, readable_name, sign
 from tomserve.studies.study import ANSWER_COLUMNS, default_study, load_study, measured_studies
 
 # Manifest fields that differ between any two runs and explain nothing.
@@ -450,6 +450,14 @@ def _lacking(sources: Sequence[str], scores: Sequence[pl.DataFrame]) -> tuple[st
     return tuple(dict.fromkeys(said for found in gaps for said in missing_data.gap_sentences(found)))
 
 
+def _weighting(row: Row) -> str:
+    """How the shares of a row count, where they are not those of questions, as those of an analysis are."""
+    right = {"share_control": row["both"] + row["lost"], "share_treated": row["both"] + row["gained"]}
+    if all(abs(row[side] - count / row["n"]) < 0.005 for side, count in right.items()):
+        return ""
+    return f", with {'stories' if row['target'] == NEW_TASKS else 'stages'} weighted equally"
+
+
 FLIPS_SHOWN = 20  # How many flips, and how many differences between the runs, the terminal shows
 
 
@@ -460,10 +468,7 @@ def comparison_verdicts(comparison: Comparison) -> list[str]:
     for (strategy,), part in comparison.effects.group_by(["strategy"], maintain_order=True):
         row = part.row(-1, named=True)
         gained = f"{row['gained']:,} questions gained, {row['lost']:,} lost"
-        plain = (row["gained"] - row["lost"]) / row["n"]
-        counted = "stories" if row["target"] == NEW_TASKS else "stages"
-        alike = f", {counted} counted alike" if abs(row["risk_difference"] - plain) >= 0.005 else ""
-        text = f"{_MORE[sign(row)]}: B minus A is {points(row)}{alike}; {gained}."
+        text = f"{_MORE[sign(row)]}: B minus A is {points(row)}{_weighting(row)}; {gained}."
         classes = part.head(-1).filter(pl.col("verdict").cast(pl.String).str.starts_with("B "))
         if classes.height:
             named = (f"{readable_name(name)} ({word})" for name, word in classes.select(CLASS, "verdict").iter_rows())

@@ -134,10 +134,12 @@ def plan_study(
     return Plan(frame, comparisons, len(items), requests, tokens, later, free)
 
 
-def other_questions(like: pl.DataFrame, planned: Benchmark) -> str:
-    """The benchmarks of a score table, where the spread of its questions says little of that of `planned`; else ""."""
+def other_questions(like: pl.DataFrame, planned: Benchmark, items: Sequence[Item]) -> str:
+    """The benchmarks of a score table, where the spread of its questions says little of that of the planned items; else
+    "". Items may name a benchmark of their own."""
     asked = name_benchmarks(like)
-    alike = asked == planned.name or (planned.study != Benchmark.study and default_study(like) == planned.study)
+    alike = asked in (planned.name, ", ".join(sorted({item.benchmark for item in items})))
+    alike = alike or (planned.study != Benchmark.study and default_study(like) == planned.study)
     return "" if alike else asked
 
 
