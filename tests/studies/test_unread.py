@@ -43,6 +43,8 @@ def test_stories_that_several_questions_tell_without_a_cluster_are_warned_of(tmp
     alike = {number: {"story": TEN[0].story} for number in (0, 1, 2)} | {3: {"story": TEN[0].story, "cluster": "c"}}
     write_items(folder / "items.jsonl", [make_item(number, **alike.get(number, {})) for number in range(10)])
     assert f"3 {said}" in cli("analyze", folder, "--study", "accuracy").err
+    (gaps,) = gaps_of_source(folder, scores_of(folder))
+    assert any(f"3 {said}" in one for one in gaps.sentences()), "a report and a comparison say it, too"
 
 
 @pytest.mark.parametrize(("unread", "code"), [(1, 0), (2, 1)])

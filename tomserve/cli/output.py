@@ -54,8 +54,6 @@ def warn_gaps(source: str | Path, scores: pl.DataFrame, given: str = "") -> list
     ]
     for said in missing_data.gap_sentences(lacking):
         warn(said)
-    if isinstance(source, Path) and (said := missing_data.describe_shared_stories(source, scores)):
-        warn(said)
     return lacking
 
 

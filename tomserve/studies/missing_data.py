@@ -105,7 +105,7 @@ class Gaps:
     causes: tuple[Cause, ...] = ()  # Why replies hold no answer, or did not come, the most frequent cause first
     stopped: str = ""  # Why a run that is not complete ended early
     tokens: int | None = None  # How many tokens a reply might have, where that is known and the same for all
-    doubts: tuple[str, ...] = ()  # What the run noted that makes its replies doubtful (see `session_doubts`)
+    doubts: tuple[str, ...] = ()  # What makes its replies doubtful (`session_doubts`), or its intervals
 
     @property
     def replies(self) -> int:
@@ -266,11 +266,11 @@ _READ = (
 )
 
 
-def describe_shared_stories(folder: Path, scores: pl.DataFrame) -> str:
-    """What to know of a run in which questions about one story are clusters of their own, as items are that name no
-    cluster; empty elsewhere, and for the replies of other tools, whose stories may be instructions."""
-    if not {"item", "cluster"} <= set(scores.columns) or (read_manifest(folder) or {}).get("foreign"):
-        return ""
+def _shared_stories(folder: Path, scores: pl.DataFrame) -> Iterator[str]:
+    """A sentence on questions of a run about one story that are clusters of their own, as items are that name no
+    cluster."""
+    if not {"item", "cluster"} <= set(scores.columns):
+        return
     alone = set(scores.filter(pl.col("cluster") == pl.col("item"))["item"])
     stories: Counter[int] = Counter()
     if len(alone) > 1 and (path := folder / ITEMS).exists():
@@ -278,13 +278,12 @@ def describe_shared_stories(folder: Path, scores: pl.DataFrame) -> str:
             told = map(files.load_json, files.read_lines(file, path))
             stories.update(hash(tuple(item["story"])) for item in told if item["id"] in alone)
     shared = sum(count for count in stories.values() if count > 1)
-    if not shared:
-        return ""
-    return (
-        f"{folder}: {shared:,} of {count_noun(scores['item'].n_unique(), 'question')} tell the same story as others "
-        "and name no `cluster`, so that intervals take them for independent and are too narrow; name one in the "
-        "file of the items, and count by `tomserve score RUN --gold current --path FILE --out TABLE.csv`"
-    )
+    if shared:
+        yield (
+            f"{shared:,} of {count_noun(scores['item'].n_unique(), 'question')} tell the same story as others and name "
+            "no `cluster`, so that intervals take them for independent and are too narrow; name one in the file of the "
+            "items, and count by `tomserve score RUN --gold current --path FILE --out TABLE.csv`"
+        )
 
 
 def gaps_of_scores(scores: pl.DataFrame, folder: Path | None, source: str) -> list[Gaps]:
@@ -365,7 +364,10 @@ def _gaps(scores: pl.DataFrame, source: str, manifest: Mapping[str, Any] | None,
     by_model = int((scores["parse"] == PARSE_CHOICE).sum()) if scores.schema.get("parse") == pl.String else 0
     foreign = (manifest or {}).get("foreign")
     tool = str(foreign.get("tool") or "the other tool")[:LONGEST_REASON] if isinstance(foreign, dict) else ""
-    doubtful = tuple(f": {doubt}." for doubt in session_doubts((manifest or {}).get("sessions") or ()))
+    found = [*session_doubts((manifest or {}).get("sessions") or ())]
+    if folder is not None and not foreign:  # the stories of other tools may be instructions
+        found += _shared_stories(folder, scores)
+    doubtful = tuple(f": {doubt}." for doubt in found)
     who = {"tool": files.one_line(tool), "by_model": by_model, "agreement": compare_table(scores), "doubts": doubtful}
     told: dict[str, Any] = {**who, "items": items, "expected": of, "complete": complete, "first": first}
     told |= {"causes": find_causes(scores) if counts or unread else (), "tokens": _tokens(manifest)}
