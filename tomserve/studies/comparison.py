@@ -31,7 +31,7 @@ from tomserve.studies.comparability import AnswerConditions, Conditions, answer_
 from tomserve.studies.contrasts import NEW_TASKS, Record, adjust_family, contrast, pair_rows
 from tomserve.studies.noise import noise_columns, noise_line
 from tomserve.studies.phrases import PHRASES
-from tomserve.studies.presentation import Excerpt, Row, cell_of, interval_cell, points, populations, readable_name, sign
+from tomserve.studies.presentation import Excerpt, cell_of, interval_cell, points, populations, readable_name, sign
 from tomserve.studies.study import ANSWER_COLUMNS, default_study, load_study, measured_studies
 
 # Manifest fields that differ between any two runs and explain nothing.
@@ -450,7 +450,7 @@ def _lacking(sources: Sequence[str], scores: Sequence[pl.DataFrame]) -> tuple[st
     return tuple(dict.fromkeys(said for found in gaps for said in missing_data.gap_sentences(found)))
 
 
-def _weighting(row: Row) -> str:
+def _weighting(row: Record) -> str:
     """How the shares of a row count, where they are not those of questions, as those of an analysis are."""
     right = {"share_control": row["both"] + row["lost"], "share_treated": row["both"] + row["gained"]}
     if all(abs(row[side] - count / row["n"]) < 0.005 for side, count in right.items()):
