@@ -178,7 +178,6 @@ ALLOWED = {
         "runs without tomserve, and its reader has read it",
     ),
     "cli/exit_codes.py": (("os.open",), "/dev/null"),
-    "distributed/planning.py": (("os.open",), "locks a folder"),
     "scoring/parallel.py": (("pickle.load",), "the pipe from the process that has started this one"),
     "scoring/table.py": (("pl",), "a score table that the user named, which Polars reads"),
     "serving/keys.py": (("open", "os.open"), "a key, once it is known who else can read its file"),
