@@ -98,6 +98,13 @@ def test_a_question_with_answers_in_two_files_is_counted_in_memory() -> None:
         assert_frame_equal(parts.tables[name], table, check_exact=True)
     with pytest.raises(ConfigError, match="more than one row for"):
         compute_files([scores.lazy(), scores.head(1).lazy()], "accuracy")
+    several = (
+        scores.head(1)
+        .select(pl.all().repeat_by(5001).explode())
+        .with_columns(pl.int_range(5001).cast(pl.String).alias("model"))
+    )
+    with pytest.raises(ConfigError, match="column 'model' has 5,001 values; expected at most 5,000"):
+        compute(several, "accuracy")
 
 
 def test_files_are_never_in_memory_together_where_a_study_can_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:

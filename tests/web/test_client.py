@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
+from aiohttp import web
 from fastapi import FastAPI
 
 from tests.conftest import Endpoint
@@ -90,6 +91,17 @@ def test_the_token_is_in_no_repr_and_no_error(app: FastAPI) -> None:
 def test_what_is_no_workbench_is_told(endpoint: Endpoint) -> None:
     with pytest.raises(NoSuchRunError, match="is a workbench there"):
         Workbench(f"http://127.0.0.1:{endpoint.port}", "a long token").runs()
+
+
+def test_an_answer_without_an_end_is_refused(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "MOST", 1 << 10)
+    endpoint.first = lambda request, body: web.Response(body=b'{"runs": [' + b" " * (1 << 11))
+    with pytest.raises(ServerError, match="sends more than 0 MB"):
+        Workbench(f"http://127.0.0.1:{endpoint.port}").runs()
+    endless = httpx.Response(200, content="data: x\n" * 100, request=httpx.Request("GET", "http://127.0.0.1"))
+    monkeypatch.setattr(client, "MOST_EVENT", 100)
+    with pytest.raises(ServerError, match="an event without an end"):
+        list(client._lines(endless))
 
 
 class Lost:

@@ -197,6 +197,8 @@ def environment(folder: Path, version: str, scratch: Path, wheel: Path | None) -
     pip = [python, "-I", "-m", "pip", "--quiet", "--disable-pip-version-check"]
     if wheel is None:
         came = scratch / "wheel"
+        # Whoever made the artefact has chosen the version, which may be one with known holes.
+        print(f"the artefact names tomserve {version}, which is fetched from the registry; --wheel names another")
         _run([*pip, "download", "--no-deps", "--only-binary=:all:", f"--dest={came}", f"tomserve=={version}"])
         wheel = next(came.iterdir())
     print(f"installing {wheel.name}, sha256:{sha256(wheel)}, and its packages into a new environment ...", flush=True)

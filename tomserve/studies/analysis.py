@@ -38,6 +38,9 @@ from tomserve.studies.study import (
 ANSWER_KEY = ("run", "model", "strategy", "item")
 UNNAMED = "(without a name)"  # a run, in messages
 
+MOST_NAMES = 5000
+"""A table of more models, benchmarks or strategies is refused: each of them has numbers of its own, which take time."""
+
 
 def check_scores(
     scores: pl.DataFrame, required: Sequence[str], values: Mapping[str, Sequence[str]], across: bool = False
@@ -45,6 +48,10 @@ def check_scores(
     """Refuse a score table that lacks columns, holds unknown values or has an answer twice. Raises ConfigError. values:
     by column the texts that it may hold. across: whether runs of one model may ask different benchmarks."""
     _check_columns(scores, (*required, *(name for name in values if name not in required)))
+    for name in ("model", "benchmark", "strategy"):
+        if name in scores.columns and (count := scores[name].n_unique()) > MOST_NAMES:
+            reason = f"column {name!r} has {count:,} values; expected at most {MOST_NAMES:,}"
+            raise ConfigError(f"score table: {reason}, so analyze a part of it")
     _check_outcomes(scores)
     for name, known in values.items():
         _check_values(scores, name, known)

@@ -46,6 +46,8 @@ ERRORS: Mapping[int, type[errors.TomserveError]] = {
 PATIENCE = 600.0  # seconds for which something is waited for that the workbench computes beside
 LOST = 300.0  # seconds for which a workbench that does not answer is tried again while a run is followed
 LONGEST = 2000  # characters of a sentence that a server may say
+MOST = 1 << 29  # bytes of an answer
+MOST_EVENT = 1 << 22  # characters of an event
 
 
 class Workbench:
@@ -235,7 +237,8 @@ class Workbench:
 
     def _answer(self, method: str, path: str, **sent: Any) -> httpx.Response:
         try:
-            answer = self._client.request(method, path, **sent)
+            with self._client.stream(method, path, **sent) as coming:
+                answer = _whole(coming)
         except httpx.HTTPError as error:
             raise errors.ServerError(f"{self.url}: no workbench answers there ({type(error).__name__})") from None
         return self._check(answer)
@@ -244,7 +247,7 @@ class Workbench:
         if answer.is_success:
             return answer
         try:
-            said = str(orjson.loads(answer.content)["error"])
+            said = str(files.load_json(answer.content)["error"])
         except (orjson.JSONDecodeError, KeyError, TypeError):
             said = f"{self.url}: answered with status {answer.status_code}; is a workbench there?"
         kind = ERRORS.get(answer.status_code, errors.ServerError if answer.status_code >= 500 else errors.ConfigError)
@@ -253,11 +256,9 @@ class Workbench:
     def _events(self, path: str) -> Iterator[Facts | None]:
         """What a stream of events tells; None at its end. Raises what `_check` raises, and httpx.TransportError."""
         with self._client.stream("GET", path, headers={"Accept": "text/event-stream"}) as answer:
-            if not answer.is_success:
-                answer.read()
-                self._check(answer)
+            self._check(answer if answer.is_success else _whole(answer))
             event, data = "", list[str]()
-            for line in answer.iter_lines():
+            for line in _lines(answer):
                 name, _, value = line.partition(":")
                 value = value.removeprefix(" ")
                 if name == "event":
@@ -268,8 +269,33 @@ class Workbench:
                     if event == "end":
                         yield None
                         return
-                    yield dict(orjson.loads("\n".join(data)))
+                    yield dict(files.load_json("\n".join(data)))
                     event, data = "", []
+
+
+def _whole(coming: httpx.Response) -> httpx.Response:
+    """An answer with all that it holds. Raises ServerError where that is more than MOST bytes, and
+    httpx.TransportError."""
+    pieces, size = list[bytes](), 0
+    for piece in coming.iter_bytes():
+        pieces.append(piece)
+        if (size := size + len(piece)) > MOST:
+            raise errors.ServerError(f"{coming.url.host}: sends more than {MOST >> 20} MB; is a workbench there?")
+    return httpx.Response(coming.status_code, content=b"".join(pieces))
+
+
+def _lines(coming: httpx.Response) -> Iterator[str]:
+    """The lines of a stream. Raises ServerError where there is no end to an event, and httpx.TransportError."""
+    begun, size = "", 0  # of a line, and of the event that it belongs to
+    for piece in coming.iter_text():
+        *lines, begun = (begun + piece).split("\n")
+        for line in lines:
+            yield line.removesuffix("\r")
+            size = size + len(line) if line.strip("\r") else 0
+        if size + len(begun) > MOST_EVENT:
+            raise errors.ServerError(f"{coming.url.host}: sends an event without an end; is a workbench there?")
+    if begun:
+        yield begun
 
 
 def _fields(experiment: Asked, fields: Mapping[str, Any]) -> Facts:
@@ -287,7 +313,7 @@ def _path(name: str) -> str:
 
 def _object(answer: httpx.Response) -> Facts:
     try:
-        found = orjson.loads(answer.content)
+        found = files.load_json(answer.content)
     except orjson.JSONDecodeError:
         found = None
     if not isinstance(found, dict):
