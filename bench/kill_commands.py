@@ -99,6 +99,8 @@ COMMANDS: dict[str, Command] = {
         "12",
         "--run",
         "all",
+        "--concurrency",
+        "4",  # what is found while it runs decides at which numbers in flight the noise check asks
         *ASK,
     ),
     "search": ("search", "--budget", "200", "--run", "hunt", *ASK),

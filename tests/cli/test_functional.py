@@ -19,6 +19,7 @@ from tomserve.benchmarks.worlds.benchmark import load
 from tomserve.cli.functional import make_runner
 from tomserve.errors import StoppedError
 from tomserve.runs.manifest import Manifest
+from tomserve.runs.runfolder import RunFolder
 from tomserve.workflows.functional import explain_other_weights
 
 LIMIT = ("--limit", 24)
@@ -73,6 +74,8 @@ def test_a_measurement_that_fails_takes_nothing_from_the_other_layers_and_nothin
     report = (runs / "report.html").read_text("utf-8")
     assert "inside-2" in report
     assert "FToM" in report
+    with RunFolder(runs / "inside"):
+        refuses(cli(*command, *inside, *INSIDE), "inside: in use by another tomserve process")
     again = passes(cli(*command, "--no-report"))
     assert "the mechanism is the one that was measured before" in again.err
     assert "no mechanism was measured" not in again.err

@@ -21,7 +21,7 @@ from tomserve.causal.experiment import ExperimentResult, Hardware, find_setup, p
 from tomserve.causal.settings import FEWEST, ITEMS, Settings
 from tomserve.content.paths import runs_root
 from tomserve.engine import transports
-from tomserve.errors import ConfigError, RunMismatchError, StoppedError, TomserveError
+from tomserve.errors import ConfigError, InUseError, RunMismatchError, StoppedError, TomserveError
 from tomserve.reporting.html.report import write_report
 from tomserve.runs.cost import measure_prompts
 from tomserve.runs.evaluation import EvalResult, Servers
@@ -188,7 +188,7 @@ def measure_layers(plan: FunctionalPlan, runner: PartRunner, *, report: bool = T
             runner.warn(doubt)
         try:
             inside = _measure_inside(plan, weights, folder, runner)
-        except StoppedError:
+        except (InUseError, StoppedError):
             raise
         except TomserveError as error:
             failed = error
