@@ -10,8 +10,8 @@ import pytest
 
 from tests.conftest import ROOT
 from tomserve.causal import checkpoints
-from tomserve.causal.checkpoints import digest_of, require_extra, resolve_model
-from tomserve.errors import ConfigError, MachineError
+from tomserve.causal.checkpoints import digest_of, resolve_model
+from tomserve.errors import ConfigError
 from tomserve.serving import checkpoint
 from tomserve.serving.checkpoint import ModelFiles
 
@@ -154,11 +154,3 @@ def test_names_that_stand_for_nothing(folder: Path, name: str, revision: str | N
     monkeypatch.chdir(folder.parent)
     with pytest.raises(ConfigError, match=told):
         resolve_model(name, revision)
-
-
-def test_a_missing_extra_is_told_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints.importlib.util, "find_spec", lambda name: None if name == "torch" else object())
-    with pytest.raises(MachineError, match=r"torch must be installed: run `pip install 'tomserve\[causal\]'`"):
-        require_extra()
-    monkeypatch.setattr(checkpoints.importlib.util, "find_spec", lambda name: object())
-    require_extra()

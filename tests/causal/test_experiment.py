@@ -207,11 +207,8 @@ def test_layers_in_groups_interrupted_and_gone_on_with_give_the_same_table(
     def one_by_one(self: interventions.Interventions, layers: tuple[int, ...], cells: int) -> list[tuple[int, ...]]:
         return [(layer,) for layer in layers]
 
-    wrote, write, stops = (
-        list[str](),
-        interventions._write,
-        [6],
-    )  # in the second of two groups of a file of maps and 3 parts
+    wrote, write = list[str](), interventions._write
+    stops = [6]  # in the second of two groups of a file of maps and 3 parts
 
     def interrupted(path: Path, frame: pl.DataFrame) -> None:
         if len(wrote) in stops:

@@ -90,10 +90,8 @@ def test_weights_that_are_not_there_are_refused_and_not_drawn_at_random(cli: Cli
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--layers", "99"), "layer 99 is none of this model's; it has layers 1 to 5"),
         (("--strategy", "cot"), "its reply has to begin with the answer"),
         (("--items", "perturbed"), "has no cases"),
-        (("--revision", "abc"), "has no revisions; leave --revision out"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_before_anything_is_made(

@@ -9,13 +9,11 @@ from pathlib import Path
 import orjson
 import polars as pl
 import pytest
-import typer
 
 from tests.conftest import ROOT, Endpoint
 from tests.helpers.command import journal
 from tests.helpers.outcomes import passes, refuses_in_a_line
 from tomserve.cli import interrupts
-from tomserve.cli.app import build_app
 from tomserve.runs.evaluation import evaluate
 from tomserve.runs.planning import EvalOptions
 
@@ -233,20 +231,3 @@ def test_it_stands_anywhere(place: int, folder: Path, endpoint: Endpoint, cli) -
     done = passes(cli(*line[:place], "--content", folder, *line[place:], *(["--no-report"] if place == 0 else [])))
     assert done.err.count("\n") == 1  # the warning that two questions are not all
     assert "covers 2 of" in done.err
-
-
-def commands(command: object, name: str = "tomserve") -> dict[str, object]:
-    found = {name: command}
-    for one in command.list_commands(None) if hasattr(command, "list_commands") else ():
-        found |= commands(command.get_command(None, one), f"{name} {one}")  # type: ignore[attr-defined]
-    return found
-
-
-def test_every_help_names_it() -> None:
-    every = commands(typer.main.get_command(build_app()))
-    assert len(every) > 14
-    for name, command in every.items():
-        options = {option for parameter in command.params for option in parameter.opts}  # type: ignore[attr-defined]
-        assert "--content" in options, name
-        described = [parameter for parameter in command.params if "--content" in parameter.opts]  # type: ignore[attr-defined]
-        assert "of your own" in described[0].help

@@ -39,13 +39,6 @@ def manifest(tmp_path: Path, name: str) -> Manifest:
     return found
 
 
-def test_the_values_of_the_file_are_asked(cli: Cli, file: Path, tmp_path: Path, endpoint: Endpoint) -> None:
-    passes(cli("eval", "--config", file, "--benchmark", "items"))
-    assert len(endpoint.requests) == 4
-    assert {(body["temperature"], body["seed"]) for body in endpoint.requests} == {(0.5, 7)}
-    assert list(manifest(tmp_path, "from-file").strategies) == ["vanilla"]
-
-
 def test_the_command_line_wins_also_where_it_says_what_is_the_default_anyway(
     cli: Cli, file: Path, tmp_path: Path, endpoint: Endpoint
 ) -> None:

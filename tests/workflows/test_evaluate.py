@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 
 import orjson
-import polars as pl
 import pytest
 from tenacity import wait_none
 
@@ -25,7 +24,7 @@ from tests.helpers.endpoints import ENDINGS, PROVIDERS, Behaviour, Server, items
 from tests.helpers.examples import copied_example
 from tests.helpers.talking import write_strategy
 from tomserve.engine import retry
-from tomserve.errors import ConfigError, RunMismatchError, ServerError
+from tomserve.errors import ConfigError, ServerError
 from tomserve.runs.planning import EvalOptions
 from tomserve.runs.runfolder import RunFolder
 from tomserve.workflows.endpoint_check import check_endpoint
@@ -92,12 +91,6 @@ def test_errors_are_raised_with_the_way_out(endpoint: Endpoint, questions, optio
     with pytest.raises(error, match=said):
         tomserve.ask(questions, **{"base_url": endpoint.url, **options})
     assert not endpoint.requests
-
-
-def test_other_questions_need_another_run(endpoint: Endpoint) -> None:
-    tomserve.ask(ITEMS, "vanilla", base_url=endpoint.url, run="r")
-    with pytest.raises(RunMismatchError, match="benchmark_digest of this run"):
-        tomserve.ask(ITEMS[:3], "vanilla", base_url=endpoint.url, run="r")
 
 
 def test_what_is_cancelled_can_be_resumed(endpoint: Endpoint, tmp_path: Path) -> None:
@@ -184,19 +177,6 @@ def test_a_run_gives_its_scores_tables_and_report(example: Path, tmp_path: Path)
         tomserve.Run.open("exampel")
     with pytest.raises(ConfigError, match="unknown intervals"):
         tomserve.analyze(run.scores(), intervals="wide")
-
-
-def test_a_table_and_a_run_are_compared(example: Path, tmp_path: Path) -> None:
-    run = tomserve.Run.open()
-    table = tmp_path / "other.parquet"
-    run.scores().with_columns(~pl.col("correct")).write_parquet(table)
-    found = tomserve.compare(run, table)
-    assert found.flips.height == 352
-    assert found.left_out == (0, 0)
-    run.scores().head(100).write_parquet(table)
-    with pytest.raises(ConfigError, match="were not asked the same"):
-        tomserve.compare(run, str(table))
-    assert tomserve.compare(run, str(table), common=True).left_out[0] == 252
 
 
 KNOWN = {**ENDINGS, **PROVIDERS}

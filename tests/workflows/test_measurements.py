@@ -14,7 +14,6 @@ from tests.conftest import Endpoint, running
 from tests.helpers.answerers import Answerer
 from tests.helpers.mechanism import write_items
 from tests.helpers.subjects import build
-from tomserve.errors import ConfigError
 from tomserve.items import Item
 
 needs_extra = pytest.mark.skipif(
@@ -43,22 +42,6 @@ def test_a_model_is_examined_within_a_running_loop_and_nothing_is_printed(items:
     assert run.manifest.complete
     (row,) = tomserve.analyze(run.scores(), "causal")["headline"].to_dicts()
     assert (row["items"], row["eligible"], row["layer"], row["alpha"]) == (24, 24, 3, 0.1)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"layers": "3"}, "layers is '3'; expected a list of numbers"),
-        ({"alphas": []}, "expected numbers above 0"),
-        ({"limit": 0}, "limit is 0; expected 1 or more"),
-        ({"device": "tpu"}, "expected cpu, cuda"),
-    ],
-)
-def test_bad_options_are_told_in_a_line(items: Path, tmp_path: Path, options: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError, match=said) as refusal:
-        tomserve.examine("reference", items, run=tmp_path / "mine", **options)  # type: ignore[arg-type]
-    assert "\n" not in str(refusal.value)
-    assert not (tmp_path / "mine").exists()
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +75,3 @@ def test_chains_are_edited_within_a_running_loop_and_nothing_is_printed(
     tables = tomserve.analyze(found.scores())
     row = tables["headline"].filter(estimand="follow_last").row(0, named=True)
     assert row["value"] == 1.0
-
-
-def test_what_is_no_option_is_a_type_error_and_what_is_no_run_a_config_error() -> None:
-    with pytest.raises(TypeError, match="unexpected keyword argument 'limits'"):
-        tomserve.intervene("mine", limits=3)  # type: ignore[call-arg]
-    with pytest.raises(ConfigError, match="no run there"):
-        tomserve.intervene("nobody")
