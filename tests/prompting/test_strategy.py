@@ -14,7 +14,7 @@ import yaml
 
 from tests.conftest import ROOT, make_item
 from tests.helpers.strategies import write_strategy
-from tomserve.benchmarks import get, load
+from tomserve.benchmarks import load
 from tomserve.errors import ConfigError, ContentError
 from tomserve.items import UNKNOWN, Item, read_items
 from tomserve.prompting import strategy
@@ -60,13 +60,6 @@ def test_unknown_strategy_and_missing_parts(tmp_path) -> None:
         Strategy.load(f"{tmp_path}/")
 
 
-def test_a_benchmark_names_its_own_strategies() -> None:
-    assert get("hitom").strategies == ("hitom_vanilla", "hitom_cot")
-    assert get("perturbed").strategies == get("items").strategies == ("vanilla", "cot")
-    with pytest.raises(ConfigError, match="unknown benchmark 'hitm'; did you mean 'hitom'"):
-        get("hitm")
-
-
 @pytest.mark.parametrize("suffix", ["jsonl", "yaml"])
 def test_a_demonstration_is_any_item_of_any_file(suffix: str, tmp_path: Path) -> None:
     folder = tmp_path / "mine"
@@ -100,23 +93,6 @@ TWO = {"think.user": "{{ question }}", "answer.user": "So?"}
 
 
 TURNS = "turns: [{name: think}, {name: answer}]\n"
-
-
-@pytest.mark.parametrize(
-    ("name", "turn", "field", "marks"),
-    [
-        ("cot_free", "think", None, None),
-        ("letters_cot", "think", None, None),
-        ("bigtom_cot", "think", None, None),
-        ("hitom_cot_reason_first", None, "explanation", None),
-        ("dyntom_cot", None, "explanation", None),
-        ("reason_native", None, None, ("<think>", "</think>")),
-    ],
-)
-def test_shipped_ones_say_where(name: str, turn: str | None, field: str | None, marks: tuple[str, str] | None) -> None:
-    found = Strategy.load(name).reasoning
-    assert found is not None
-    assert (found.turn, found.field, found.marks) == (turn, field, marks)
 
 
 def test_the_mark_shapes_no_request_and_so_is_no_part_of_the_digest(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import re
 import pytest
 from rich.console import Console
 
-from tomserve.content.text import format_duration
 from tomserve.engine.request import Identity
 from tomserve.engine.runner import RunStatus
 from tomserve.reporting import progress
@@ -126,16 +125,3 @@ def test_a_phase_of_nothing_and_a_clock_that_stands_are_no_error() -> None:
     screen.phase("nothing", 0)
     screen.done()
     assert file.getvalue() == "nothing: 0 in 0 s (0/s)\n"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [
-        (119.4, "119 s"),
-        (119.6, "2 min 0 s"),
-        (3600, "1 h 0 min"),
-        (223_000, "2 days 13 h"),
-    ],
-)
-def test_times_are_said_as_a_reader_wants_them(seconds: float, said: str) -> None:
-    assert format_duration(seconds) == said

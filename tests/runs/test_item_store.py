@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from tests.conftest import Cli, Endpoint, make_item
 from tests.helpers.outcomes import refuses
 from tomserve import benchmarks
-from tomserve.benchmarks import get, load
+from tomserve.benchmarks import get
 from tomserve.content.files import digest_file
 from tomserve.engine.request import Identity, Request, Sampling
 from tomserve.errors import ConfigError, ContentError, MachineError
 from tomserve.items import items_digest, read_ids, read_items, write_items
-from tomserve.items.draw import limit_items, share_of
 from tomserve.prompting.strategy import Strategy
 from tomserve.runs import item_store
 from tomserve.runs.conversations import Conversations, Questions, count_requests, is_finished
@@ -87,15 +86,6 @@ def test_bytes_are_ordered_as_the_tuples_are(one: tuple[Any, ...], other: tuple[
     assert (sort_key(one) == sort_key(other)) == (one == other)
 
 
-@pytest.mark.parametrize("held", [1 << 10, 1 << 24])
-def test_equal_keys_keep_their_order_wherever_they_are_sorted(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(item_store, "HELD", held)
-    chance = random.Random(1)
-    keys = [bytes(chance.choices(b"\0\1a\xff", k=chance.randrange(6))) for _ in range(3000)]
-    assert list(sort_places(iter(keys))) == sorted(range(len(keys)), key=keys.__getitem__)
-    assert list(sort_places([])) == []
-
-
 @pytest.mark.parametrize("name", ["vanilla", "simtom"])
 def test_questions_come_in_the_order_of_their_prompts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(item_store, "HELD", 1 << 12)
@@ -114,17 +104,6 @@ def test_no_room_to_sort_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(item_store, "HELD", 1 << 10)
     with pytest.raises(MachineError, match=r"cannot be sorted in a temporary file .*SQLITE_TMPDIR"):
         sort_places(b"%d" % number * 200 for number in range(2000))
-
-
-def test_a_stock_is_its_items() -> None:
-    items = list(itertools.islice(load("perturbed"), 120))
-    draw = get("perturbed").draw
-    stock = ItemStore(items, draw)
-    assert list(stock) == items
-    assert (stock[7], stock[5:8], stock[-1]) == (items[7], items[5:8], items[-1])
-    assert list(stock.take(40)) == limit_items(items, 40, draw)
-    assert list(stock.take_share(0.1)) == limit_items(items, share_of(len(items), 0.1), draw)
-    assert stock.take(None).take(120) is stock
 
 
 def test_ids_of_a_snapshot_are_read_without_checking_it_again(tmp_path: Path) -> None:

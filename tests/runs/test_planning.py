@@ -244,17 +244,6 @@ def test_conditions_that_nothing_meets_ask_nothing(ask: Cli, tmp_path: Path) -> 
         assert not (tmp_path / "runs/mine/responses.jsonl").exists()
 
 
-def test_from_python(endpoint: Endpoint, tmp_path: Path) -> None:
-    run = tomserve.ask(
-        "bigtom", "vanilla", base_url=endpoint.url, path=SMALL, where="condition=no_event", run=tmp_path / "one"
-    )
-    assert run.scores()["task"].unique().to_list() == ["percept_to_belief"]
-    assert len(tomserve.load("bigtom", SMALL, where=["condition=no_event"])) == 4
-    assert len(tomserve.load("bigtom", SMALL, where="all")) == 116
-    with pytest.raises(ConfigError, match="where is 3"):
-        tomserve.ask("bigtom", "vanilla", base_url=endpoint.url, path=SMALL, where=3)  # type: ignore[arg-type]
-
-
 def test_a_run_drawn_otherwise_is_finished_and_then_grows(
     endpoint: Endpoint, cli, asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

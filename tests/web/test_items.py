@@ -62,12 +62,6 @@ def test_text_is_found_in_ids_stories_and_questions_in_any_case(index: Path) -> 
         assert [item.id for item in items.list_items(index, ItemQuery(text=text)).items] == ids
 
 
-def test_conditions_of_another_form_are_refused_in_words(index: Path) -> None:
-    for condition in ("kind", "colour=red", "=", "factor:kind=a"):
-        with pytest.raises(ConfigError, match=r"expected factor=value|unknown factor"):
-            items.list_items(index, ItemQuery((condition,)))
-
-
 def test_no_path_and_no_link_leads_out_of_the_data_of_the_content(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "content/dataset").mkdir(parents=True)
     secret = tmp_path / "secret.jsonl"

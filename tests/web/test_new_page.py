@@ -117,11 +117,8 @@ def error_of(page: str, name: str) -> str:
 def test_errors_stand_beside_their_fields() -> None:
     web = client()
     for changed, field, said in (
-        ({"limit": "none"}, "limit", "expected a whole number"),
         ({"limit": "0"}, "limit", "at least 1"),
         ({"base_url": ""}, "base_url", "give the address"),
-        ({"base_url": "http://a:b@x/v1"}, "base_url", "password"),
-        ({"benchmark": ""}, "benchmark", "choose a benchmark"),
         ({"benchmark": "perturbd"}, "benchmark", "did you mean"),
         ({"strategy": "../../etc"}, "strategy", "expected a name"),
         ({"repeats": "4"}, "repeats", "--repeats 4"),
