@@ -16,7 +16,7 @@ import orjson
 import pytest
 
 import tomserve
-from tests.conftest import ROOT, data_file, make_item
+from tests.conftest import ROOT, data_file
 
 BENCH = ROOT / "bench/instructions.py"
 
@@ -65,9 +65,3 @@ def test_labelled_replies_hold_no_words_of_other_peoples_items(name: str, file: 
             words = list(re.finditer(r"\w+", own))
             for first, last in zip(words, words[3:], strict=False):
                 assert own[first.start() : last.end()] not in told, row["id"]
-
-
-def test_words_of_the_item_are_filled_in(load: Callable[[str], ModuleType]) -> None:
-    item = make_item()
-    filled = load("reading").fill_in({"text": ["In short, ", [4, 17], "."], "label": 1}, item)
-    assert (filled["text"], filled["label"]) == ("In short, jar stands on the.", "salt")

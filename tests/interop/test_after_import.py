@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import tomserve
 from tests.conftest import Endpoint, make_item
-from tests.helpers.outcomes import passes
 from tests.helpers.reports import run_folder
 from tomserve.content.paths import runs_root
 from tomserve.reporting.html.report import write_report
@@ -59,17 +57,6 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def runs(imported: Path) -> Path:
     shutil.copytree(imported / "runs", runs_root())
     return runs_root()
-
-
-def test_two_runs_are_compared_question_by_question(runs: Path, cli) -> None:
-    gained = sum(right("b", n) and not right("a", n) for n in range(60))
-    lost = sum(right("a", n) and not right("b", n) for n in range(60))
-    done = passes(cli("compare", "questions-a", "questions-b", "--all"))
-    assert f"{gained} questions gained, {lost} lost" in done.out
-    assert "files of the imported replies" in done.out
-    found = tomserve.compare("questions-a", "questions-b")
-    assert found.effects["n"].to_list() == [60]
-    assert found.flips.height == gained + lost
 
 
 def test_scores_reports_seals_and_packs_are_those_of_any_run(runs: Path, cli, imported: Path) -> None:

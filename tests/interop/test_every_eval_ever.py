@@ -295,18 +295,6 @@ def test_names_and_times() -> None:
     assert to_epoch(None) is None
 
 
-def test_one_question_claims_no_certainty(cli, tmp_path: Path, read: Read) -> None:
-    """No standard error of one cluster, and an interval that is as wide as it has to be."""
-    folder = shortened(copied_example(tmp_path), 1)
-    (folder / "responses.jsonl").write_bytes((folder / "responses.jsonl").read_bytes().splitlines(keepends=True)[0])
-    _exported(cli, folder, tmp_path / "eee", "--developer", "x")
-    ((whole, _),) = read(tmp_path / "eee").values()  # the other strategy has no reply, and no file
-    uncertainty = whole["evaluation_results"][0]["score_details"]["uncertainty"]
-    assert "standard_error" not in uncertainty
-    interval = uncertainty["confidence_interval"]
-    assert interval["upper"] - interval["lower"] > 0.7
-
-
 def test_what_cannot_be_exported_is_said_in_a_line(cli, tmp_path: Path) -> None:
     folder = shortened(copied_example(tmp_path), 4)
     out = ("--out", tmp_path / "eee")

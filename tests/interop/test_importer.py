@@ -194,12 +194,10 @@ def test_options_that_fit_nothing_are_told(cli, tmp_path: Path) -> None:
         ([*mapped(), "--counts", "me"], "unknown reading"),
         ([*mapped(), "--counts", "tomserve"], "a.csv, line 2 has no choices that an answer could be"),
         ([*mapped(), "--path", "x"], "--path belongs to --benchmark"),
-        ([*mapped(), "--benchmark", "none", "--path", "x"], "--path belongs to --benchmark"),
         ([*mapped(), "--benchmark", "nowhere"], "unknown benchmark 'nowhere'"),
         ([*mapped(), "--cluster", "colour"], "does not tell it; it tells: nothing"),
         ([*mapped(), "--run", "x y"], "run name"),
         ([*mapped(), "--map", "id=sheet"], "id is given twice"),
-        (["--map", "text="], "expected FIELD=COLUMN"),
         ([*mapped(), "--benchmark", "perturbed"], "of 10 questions none is one of its items"),
     ):
         refuses(cli("import", "csv", file, "--model", "m", *given), said)

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tests.helpers.rows import permutation_p, these_strata_effect
 from tomserve.stats import association, paired, strata
 from tomserve.stats.clusters import ArmSums
-from tomserve.stats.paired import EXACT_UNITS, sign_flip
 
 Columns = tuple[npt.NDArray[Any], ...]
 
@@ -32,19 +31,6 @@ def design(seed: int, strata: int, questions: int = 4, tasks: int = 5) -> Column
 
 
 # sign flips
-
-
-@pytest.mark.parametrize("units", [17, 60])
-def test_flips_one_by_one_are_those_of_scipy(units: int) -> None:
-    from scipy.stats import permutation_test
-
-    d = np.random.default_rng(units).choice([-3, -2, -1, 1, 2, 4, 5], units) / 11
-    draws = 2**EXACT_UNITS - 1
-    given = {"permutation_type": "samples", "vectorized": True, "n_resamples": draws, "batch": 4096}
-    drawn = permutation_test((d,), np.mean, rng=np.random.default_rng(0), **given)
-    means = np.concatenate(list(paired._singly(d, draws, 0)))
-    assert means == pytest.approx(drawn.null_distribution, abs=1e-15)
-    assert sign_flip(d) == float(drawn.pvalue)
 
 
 @pytest.mark.parametrize("cells", [100, 12_345])

@@ -242,9 +242,6 @@ def test_what_to_compare_has_to_be_clear(runs: tuple[str, str], cli, arguments: 
 def test_long_texts_are_shown_from_where_they_differ() -> None:
     a, b = shorten_pair("x" * 100 + "a" + "y" * 100, "x" * 100 + "b" + "y" * 100)
     assert (a.replace("a", ""), len(a)) == (b.replace("b", ""), WIDTH)
-    assert shorten_pair("one two", "one") == ("one two", "one")
-    flags = "vllm serve some/very/long/name/of/a/model --dtype auto"
-    assert shorten_pair(flags, f"{flags} --enforce-eager") == ("… (nothing)", "… --enforce-eager")
     alike = "x " * 100_000, " ".join(f"x u{number}" for number in range(50_000))  # word by word it would take days
     assert shorten_pair(*alike) == (
         "x x x x x x x x x x x x x x x x x x x x…",

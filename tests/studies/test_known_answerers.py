@@ -180,16 +180,6 @@ def test_whoever_answers_with_what_is_so_has_true_beliefs_right_and_no_pair(worl
     assert shares.row(0) == (0, 1, -1)
 
 
-def test_the_grade_of_simtom_stands_beside_ours() -> None:
-    table = scored(stories(*TOMI), vanilla=right)
-    for intervals in ("recommended", "published"):
-        found = analyze(table.with_columns(metric_both_places=True), load_study("tomi"), intervals)["official"]
-        row = found.filter(question_type="second_order_1_no_tom").row(0, named=True)
-        assert (row["replies"], row["accuracy"], row["both_places"]) == (3, 1, 1)
-        assert row["official_accuracy"] == pytest.approx(1 / 3), "two labels of three do not follow from the story"
-    assert "official" not in analyze(table.drop("metric_official"), load_study("tomi"), "recommended")
-
-
 def test_a_story_of_tomi_counts_only_if_all_six_are_right() -> None:
     found = study(stories(*TOMI), vanilla=lambda item: item.answer if item.factors["task"] != "memory" else None)
     joint = found["joint"].row(0, named=True)

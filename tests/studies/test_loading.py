@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.measurements import SCHEMA
 from tests.helpers.score_tables import scores
 from tomserve.errors import ConfigError, ContentError
-from tomserve.studies import Study, analyze, compute, load_study, study_names
+from tomserve.studies import Study, analyze, load_study, study_names
 from tomserve.studies.phrases import PHRASES
 from tomserve.studies.texts import Texts
 
@@ -110,17 +110,6 @@ def test_studies_are_found_by_name_as_files_and_folders(tmp_path: Path, monkeypa
 def test_a_mistake_in_a_field_is_named_when_the_study_is_made(fields: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Study(**{"name": "mine", "tables": count, **fields})
-
-
-def test_a_study_is_frozen_and_its_defaults_are_those_of_any_items() -> None:
-    study = Study(name="mine", tables=count)
-    with pytest.raises(AttributeError):
-        study.name = "other"  # type: ignore[misc]
-    found = compute(scores(), study)
-    assert (found.intervals, list(found.tables), dict(found.notes), found.warnings) == ("recommended", ["n"], {}, ())
-    assert [(excerpt.title, excerpt.frame.item()) for excerpt in found.summary()] == [("n", 16)]
-    with pytest.raises(ConfigError, match="column 'status' is missing"):
-        compute(scores().drop("status"), study)
 
 
 TEXTS = """
