@@ -11,12 +11,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.drawn import study
 from tests.helpers.rows import matched_effect, paired_effect, pooled_effect, these_strata_effect, unmatched_effect
-from tomserve.stats.accuracy import task_mean
-from tomserve.stats.association import phi
 from tomserve.stats.effects import Effect, inverted_p
-from tomserve.stats.paired import moderate_tests
-from tomserve.stats.selection import above_all, sign_flips
-from tomserve.stats.stability import stability
 
 stage_shares = st.lists(
     st.tuples(*[st.sampled_from([0.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0])] * 2), min_size=1, max_size=8
@@ -120,22 +115,3 @@ def test_p_of_an_interval_that_never_excludes_zero_is_one() -> None:
     assert inverted_p(lambda level: (-0.1, 0.1)) == 1.0
     assert inverted_p(lambda level: (0.1 - level, 1.0)) == pytest.approx(0.9)
     assert inverted_p(lambda level: (1 - 1.02 * level, 1.0)) == pytest.approx(1 - 1 / 1.02)
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda: phi([1], [1, 0]), "equal lengths"),
-        (lambda: matched_effect([1.0], [True, False], ["a"], ["s"]), "equal lengths"),
-        (lambda: paired_effect([1.0], [1.0, 0.0], ["a"]), "equal lengths"),
-        (lambda: task_mean([1, 0], [0.5], ["a", "a"], ["x", "y"]), "columns of one length"),
-        (lambda: task_mean([], [], [], []), "at least one answer"),
-        (lambda: sign_flips(np.zeros((5, 2)), np.arange(4)), "equal lengths"),
-        (lambda: above_all(np.zeros((5, 2)), [np.zeros((5, 1))], range(5)), r"of shape \(5, 1\): expected \(5, 2\)"),
-        (lambda: moderate_tests([0.1], [0.1, 0.2], [7]), "expected equal lengths"),
-        (lambda: stability([0, 1], [0], ["a", "b"]), "equal lengths"),
-    ],
-)
-def test_what_does_not_fit_is_refused(call: Callable[[], object], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        call()

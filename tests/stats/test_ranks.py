@@ -127,12 +127,6 @@ def test_the_nearest_weights_make_both_equal_and_no_others_are_nearer() -> None:
     assert np.linalg.norm(equal - weights, axis=1).min() >= found.distance - 0.01
 
 
-@pytest.mark.parametrize("parts", [[[0.1]], [[0.1, 0.2, 0.3, 0.4]], [[0.1, np.nan]], [0.1, 0.2]])
-def test_other_parts_are_refused(parts: list) -> None:
-    with pytest.raises(ValueError, match="expected finite numbers"):
-        rankings(parts)
-
-
 @pytest.mark.parametrize("width", [2, 3])
 def test_the_rankings_fill_the_triangle(width: int) -> None:
     found = rankings(PARTS[:, :width])
