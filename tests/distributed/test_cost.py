@@ -106,8 +106,6 @@ def test_the_command_prints_every_figure_with_the_options_that_change_it(cli: An
     command = ("plan", *GIVEN, "--model", "llama3-70b", "--gpus", "4xA100-80GB")
     for done, behind in ((passes(cli(*command, "--all")), ": "), (passes(cli(*command)), " ")):
         assert not [one["name"] for one in figures if f"\n{one['name']}{behind}" not in f"\n{done.out}"]
-    helped = cli("plan", "--help").out
-    assert not [option for one in figures for option in one["options"] if option not in helped]
 
 
 QUESTIONS, PARTS = 200, 5

@@ -144,13 +144,6 @@ def test_the_calls_of_a_strategy_follow_from_who_is_asked_about(name: str) -> No
         assert len(talk(Strategy.load(name), make_item(question=question), scripted)[0]) == calls, question
 
 
-@pytest.mark.parametrize("name", ["simtom", "perceptom"])
-def test_all_questions_about_a_story_share_the_first_turn(name: str) -> None:
-    asked = ("What does Ada believe is in the jar?", "What did Ada think is in the jar?")
-    first, second = (Strategy.load(name).turn(make_item(question=question)) for question in asked)
-    assert first == second
-
-
 def last(name: str, item: Item, reply: Callable[[Turn], str | Reply]) -> str:
     return talk(Strategy.load(name), item, reply)[0][-1].messages[-1]["content"]
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import make_item
 from tests.helpers.reports import Elements, data_of, run_folder
-from tomserve.reporting.drawing import ticks, wrap
+from tomserve.reporting.drawing import wrap
 from tomserve.reporting.figure_export import subset_font
 from tomserve.reporting.html.charts import Fit, Line, Picture, Point, points
 from tomserve.reporting.html.report import write_report
@@ -99,17 +99,6 @@ def test_a_study_of_ones_own_brings_its_figure_its_verdict_and_its_chance(run: P
     for own, base in zip(kinds, found["base"], strict=True):
         if own["kind"] == "turned":
             assert (kinds[base]["kind"], kinds[base]["place"]) == ("plain", own["place"])
-
-
-@pytest.mark.parametrize(
-    ("ends", "found"),
-    [
-        ((0, 1), [0, 0.2, 0.4, 0.6, 0.8, 1]),
-        ((-1, 1), [-1, -0.5, 0, 0.5, 1]),
-    ],
-)
-def test_an_axis_has_round_numbers(ends: tuple[float, float], found: list[float]) -> None:
-    assert ticks(*ends, 5) == pytest.approx(found)
 
 
 def test_a_name_is_cut_at_once_however_long_it_is() -> None:

@@ -39,13 +39,6 @@ def test_nothing_is_cut(width: int) -> None:
         assert part in text, part
 
 
-def test_what_every_row_says_goes_to_the_title_where_room_is_short() -> None:
-    lines = printed(effects(), 80)
-    assert "effects (in every row: model reference)" in " ".join(line.strip() for line in lines[:2])
-    assert sum("reference" in line for line in lines) == 1
-    assert sum("False" in line for line in lines) == 2  # an answer of yes or no is a finding, and stays in its row
-
-
 def test_a_table_that_nothing_helps_is_printed_in_blocks_that_repeat_the_names() -> None:
     rules = {f"{name} mentioned": ["14/112", "1088/1088"] for name in ("always", "first", "last", "most", "never")}
     frame = pl.DataFrame(

@@ -6,7 +6,6 @@ import json
 import re
 
 from tests.conftest import ROOT
-from tomserve.web import page_templates
 
 
 def test_no_style_or_script_stands_in_a_page_and_none_is_fetched_from_elsewhere() -> None:
@@ -27,14 +26,3 @@ def test_every_script_is_ours_or_named_with_the_digest_it_was_published_with() -
     for name, one in named.items():
         assert hashlib.sha256((STATIC / name).read_bytes()).hexdigest() == one["sha256"], name
         assert set(one) == {"file", "name", "version", "licence", "from", "sha256"}
-
-
-MOMENTS = {
-    **{"2026-03-01T10:20:30Z": "2026-03-01 10:20", "2026-03-01T10:20:30+02:00": "2026-03-01 08:20", None: ""},
-    **{one: one for one in ("yesterday", "", "0001-01-01T00:00:00+12:00", "9999-12-31T23:59:59-12:00")},
-}
-
-
-def test_times_are_told_and_what_is_none_stays_as_it_is() -> None:
-    assert {given: page_templates.moment(given) for given in MOMENTS} == MOMENTS
-    assert [page_templates.read_moment(given) for given in (None, 7, "", "x")] == [None] * 4
