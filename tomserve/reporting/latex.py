@@ -256,13 +256,17 @@ def _cell(value: object) -> str:
 def _plain_number(value: float) -> str:
     if math.isnan(value):
         return "--"
-    return "inf" if value == math.inf else "-inf" if value == -math.inf else f"{value:.3f}"
+    return "inf" if value == math.inf else "-inf" if value == -math.inf else table_layout.number_text(value)
 
 
 def _number_in_math(text: str) -> str:
-    """A number as LaTeX sets it: in math mode where it has a minus sign or is infinite."""
+    """A number as LaTeX sets it: in math mode where it has a sign or is infinite.
+
+    >>> _number_in_math(">-0.001"), _number_in_math("0.012")
+    ('$>-0.001$', '0.012')
+    """
     text = text.replace("inf", r"\infty")
-    return f"${text}$" if re.match(r"-[^-]", text) or "infty" in text else text
+    return f"${text}$" if re.match(r"-[^-]|[<>]", text) or "infty" in text else text
 
 
 def _number(value: float) -> str:

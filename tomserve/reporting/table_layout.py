@@ -77,11 +77,26 @@ class Column:
         return max(map(len, (*_pieces(self.name), *cells)), default=1)
 
 
+ROUNDING = 1e-12  # what is nearer to 0 is 0 in numbers of double precision
+
+
 def cell_text(value: object) -> str:
     """One value as text: numbers with three decimals, nothing for null."""
     if value is None:
         return ""
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+    return number_text(value) if isinstance(value, float) else str(value)
+
+
+def number_text(value: float) -> str:
+    """A number with three decimals, which is shown as 0 only where it is 0 but for rounding errors.
+
+    >>> number_text(0.0123), number_text(7.7e-6), number_text(-0.0004), number_text(-1e-17)
+    ('0.012', '<0.001', '>-0.001', '0.000')
+    """
+    text = f"{value:.3f}"
+    if float(text):
+        return text
+    return "0.000" if abs(value) < ROUNDING else "<0.001" if value > 0 else ">-0.001"
 
 
 def columns_of(frame: pl.DataFrame) -> list[Column]:
