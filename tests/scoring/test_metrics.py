@@ -15,18 +15,12 @@ from tomserve.scoring.answers import Reading
 from tomserve.scoring.grades import GRADED
 from tomserve.scoring.metrics import (
     BEGINNING,
-    FLOOR,
-    FLOOR_METRICS,
-    FLOORS,
-    GUESSED,
     PLAIN,
-    RULED,
-    STANDARD,
     Metric,
     Scoring,
     columns_of,
 )
-from tomserve.scoring.score import COLUMNS, ITEM_COLUMNS, PARTIAL, PEOPLE, SAMPLED, score_row
+from tomserve.scoring.score import COLUMNS, PARTIAL, PEOPLE, SAMPLED, score_row
 from tomserve.scoring.table import read_table, write_scores
 
 
@@ -48,14 +42,6 @@ def rules(name: str) -> Scoring:
 
 def row(text: str | None, status: str = "ok") -> dict[str, str | None]:
     return {"strategy": "cot", "status": status, "text": text}
-
-
-def test_columns_follow_from_the_declarations() -> None:
-    declared = [name for metric in STANDARD for name in metric.columns]
-    assert [name for name in COLUMNS if name in declared] == declared
-    assert len(set(declared)) == len(declared)
-    assert {"benchmark", "item", "cluster", *RULED.columns, *GUESSED.columns} == ITEM_COLUMNS
-    assert len(FLOOR.columns) == len(FLOORS) * len(FLOOR_METRICS)
 
 
 def test_no_factor_may_have_the_name_of_a_column() -> None:

@@ -57,14 +57,6 @@ def test_the_p_of_a_correlation() -> None:
     assert d.correlation_p(1.0, 23) == 0.0
 
 
-def test_an_interval_and_p_of_t() -> None:
-    values = np.array([0.2, -0.1, 0.4, 0.3, 0.25])
-    expected = stats.ttest_1samp(values, 0)
-    low, high, p = d.t_interval(values.mean(), values.std(ddof=1) / math.sqrt(5), 4)
-    assert (low, high, p) == pytest.approx((*expected.confidence_interval(), expected.pvalue), rel=1e-12)
-    assert math.isnan(d.t_interval(0.3, 0.0, 4)[2])
-
-
 def test_a_root_is_found_to_the_last_digit() -> None:
     assert find_root(lambda x: x * x - 2, 0.0, 2.0) == pytest.approx(math.sqrt(2), rel=1e-15)
     assert find_root(lambda x: x, -3.0, 7.0) == pytest.approx(0.0, abs=1e-50)

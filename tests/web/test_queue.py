@@ -274,13 +274,6 @@ def check(person: Person = ME, settings: Settings = KEYS, **fields: Any) -> Expe
     return web_queue.check_experiment(Experiment(**{"base_url": (URL,), **fields}), person, RunIndex(), settings)
 
 
-def test_names_of_content_are_taken() -> None:
-    found = check(model="anything/at-all", benchmark="perturbed", strategy=("vanilla", "cot"), run="pilot/a")
-    assert found.strategy == ("vanilla", "cot")
-    assert check(base_url=(), model="yi-34b", benchmark="hitom", gold="tracked").gold == "tracked"
-    assert check(base_url=(), model="reference").model == "reference"
-
-
 def test_addresses_are_written_in_one_way() -> None:
     found = check(base_url=("127.0.0.1:9", "http://127.0.0.1:9/v1/", "https://h"))
     assert found.base_url == (URL, "https://h/v1")

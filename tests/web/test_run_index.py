@@ -19,7 +19,6 @@ from tests.helpers.workbenches import client, example
 from tomserve.content.paths import runs_root
 from tomserve.errors import NoSuchRunError, NotAllowedError
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.runfolder import RunFolder
 from tomserve.web import run_index, run_status, tally
 from tomserve.web.accounts import Person
 from tomserve.web.run_index import Card, Job, RunEntry, RunIndex, State, change_metadata, write_card
@@ -106,15 +105,6 @@ def test_rows_are_counted_as_they_come(runs: RunIndex, monkeypatch: pytest.Monke
     for _ in range(6):
         found = runs.line("r", ME).rows
     assert found == 50_000
-
-
-def test_whether_a_process_works_on_it_now(runs: RunIndex) -> None:
-    folder = made("r")
-    (folder / ".lock").touch()
-    assert not runs.line("r", ME).running
-    with RunFolder(folder):
-        assert runs.line("r", ME).running
-    assert not runs.line("r", ME).running
 
 
 def test_a_broken_run_and_a_broken_card_have_lines_that_say_so(runs: RunIndex) -> None:
