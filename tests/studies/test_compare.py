@@ -45,7 +45,14 @@ from tomserve.studies.comparability import (
     describe_difference,
     group_comparable,
 )
-from tomserve.studies.comparison import WIDTH, compare, comparison_summary, comparison_verdicts, shorten_pair
+from tomserve.studies.comparison import (
+    WIDTH,
+    compare,
+    comparison_summary,
+    comparison_verdicts,
+    effects_in_short,
+    shorten_pair,
+)
 from tomserve.studies.contrasts import contrast, pair_rows
 from tomserve.studies.phrases import PHRASES
 from tomserve.studies.power import Plan, known_spreads, plan_study
@@ -318,6 +325,7 @@ def test_it_is_said_that_stories_of_unequal_sizes_count_alike(tmp_path: Path) ->
     assert next(iter(comparison_summary(found))).endswith("for further tasks or stories like those that were asked")
     (said,) = comparison_verdicts(found)
     assert "points (67% against 100%), with stories weighted equally; 0 questions gained, 4 lost." in said
+    assert effects_in_short(found)[-1].title == "differences in accuracy, stories weighted equally"
 
 
 def test_each_value_has_the_difference_of_its_own_questions(factored: tuple[str, str]) -> None:

@@ -450,14 +450,11 @@ def _lacking(sources: Sequence[str], scores: Sequence[pl.DataFrame]) -> tuple[st
     return tuple(dict.fromkeys(said for found in gaps for said in missing_data.gap_sentences(found)))
 
 
-def _weighting(row: Record) -> str:
-    """How the shares of a row count, where they are not those of questions, as those of an analysis are."""
-    right = {"share_control": row["both"] + row["lost"], "share_treated": row["both"] + row["gained"]}
-    if all(abs(row[side] - count / row["n"]) < 0.005 for side, count in right.items()):
-        return ""
-    return f", with {'stories' if row['target'] == NEW_TASKS else 'stages'} weighted equally"
+def _unit(target: str) -> str:
+    return "stories" if target == NEW_TASKS else "stages"
 
 
+ROUNDING = 0.005  # By less than this two numbers that are shown may differ
 FLIPS_SHOWN = 20  # How many flips, and how many differences between the runs, the terminal shows
 
 
@@ -468,7 +465,9 @@ def comparison_verdicts(comparison: Comparison) -> list[str]:
     for (strategy,), part in comparison.effects.group_by(["strategy"], maintain_order=True):
         row = part.row(-1, named=True)
         gained = f"{row['gained']:,} questions gained, {row['lost']:,} lost"
-        text = f"{_MORE[sign(row)]}: B minus A is {points(row)}{_weighting(row)}; {gained}."
+        apart = abs(row["risk_difference"] - (row["gained"] - row["lost"]) / row["n"]) >= ROUNDING
+        weighted = f", with {_unit(row['target'])} weighted equally" if apart else ""
+        text = f"{_MORE[sign(row)]}: B minus A is {points(row)}{weighted}; {gained}."
         classes = part.head(-1).filter(pl.col("verdict").cast(pl.String).str.starts_with("B "))
         if classes.height:
             named = (f"{readable_name(name)} ({word})" for name, word in classes.select(CLASS, "verdict").iter_rows())
@@ -540,6 +539,11 @@ def effects_in_short(comparison: Comparison) -> list[Excerpt]:
 
 def _in_short(title: str, effects: pl.DataFrame, keys: Sequence[str]) -> Excerpt:
     frame = _effect_columns(effects, keys, tested=False)
+    sides = {"share_control": "lost", "share_treated": "gained"}
+    apart = [(pl.col(side) - (pl.col("both") + pl.col(only)) / pl.col("n")).abs() for side, only in sides.items()]
+    weighted = effects.filter(pl.max_horizontal(apart) >= ROUNDING)["target"].unique(maintain_order=True)
+    if len(weighted):  # an analysis shows shares of questions
+        title += f", {' and '.join(dict.fromkeys(map(_unit, weighted)))} weighted equally"
     ends = interval_cell("B - A", "low", "high", "B - A [95%]")
     p = pl.col("p").map_elements(lambda p: f"{p:.3f}", pl.String)
     named = frame.columns[: frame.columns.index("A")]
