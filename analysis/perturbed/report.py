@@ -323,8 +323,8 @@ def _chain_break(tables: Tables) -> Iterator[tuple[str, str]]:
             where = "" if row["break_sentence"] is None else f" at sentence {row['break_sentence']}"
             yield (
                 f"{readable_name(row['strategy'])}, all questions",
-                f"In {row['total'] - row['proper']:,} of {row['total']:,} no chain runs as the right beliefs do, most "
-                f"often{where} ({readable_name(row['break_kind'])}, {row['breaks']:,} times).",
+                f"In {row['total'] - row['proper']:,} of {row['total']:,} no chain runs as the right beliefs do; most "
+                f"often it parts from them{where} ({readable_name(row['break_kind'])}, {row['breaks']:,} times).",
             )
 
 

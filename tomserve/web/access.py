@@ -447,9 +447,8 @@ class Guard:
         fields = FormData()
         kind, _, how = request.headers.get("content-type", "").lower().partition(";")
         if kind.strip() in FORM:
-            if "charset" in how.replace('"', "").replace(
-                "charset=utf-8", ""
-            ):  # some codecs of Python take minutes for a megabyte
+            # Some codecs of Python take minutes for a megabyte.
+            if "charset" in how.replace('"', "").replace("charset=utf-8", ""):
                 return error_response(request, 415, "a form is read as UTF-8 alone")
             copy = Request(request.scope, _replay(body, request))
             fields = await copy.form(max_fields=MOST_FIELDS, max_files=MOST_FILES)
