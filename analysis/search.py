@@ -64,8 +64,8 @@ def _finding(row: Mapping[str, Any]) -> str:
     """A cell in one sentence."""
     shares = f"{percent(row['confirmed'])} [{100 * row['ci_low']:.0f}, {100 * row['ci_high']:.0f}]"
     beside = f", against {percent(row['elsewhere'])} elsewhere" if row["elsewhere"] is not None else ""
-    guessed = not row["weak"] and row["diff_high"] < 0
-    begins = "fails" if row["weak"] else "is weaker, but no more than guesses explain," if guessed else "is not clearly weaker"
+    weaker = "is weaker, but no more than guesses explain," if row["diff_high"] < 0 else "is not clearly weaker"
+    begins = "fails" if row["weak"] else weaker
     return f"{begins} {row['where']}: {shares}{beside}"
 
 
