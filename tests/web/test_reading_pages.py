@@ -56,6 +56,13 @@ def test_the_page_of_a_run_has_the_panels_of_its_report(person: TestClient) -> N
     assert "<script>" not in page
 
 
+def test_the_shares_of_several_benchmarks_are_named(runs: Path, person: TestClient) -> None:
+    items = runs / "example/items.jsonl"
+    items.write_text(items.read_text("utf-8").replace('"benchmark":"perturbed"', '"benchmark":"mine"', 40), "utf-8")
+    assert "vanilla<small>mine</small>" in settled(person, "/run/example").text
+    assert "vanilla, mine</span>" in settled(person, "/").text
+
+
 def test_a_measured_run_has_its_page(runs: Path, person: TestClient) -> None:
     shutil.copytree(ROOT / "runs/functional-example/inside", runs / "inside")
     page = settled(person, "/run/inside").text
