@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from tomserve.causal import table as t
-from tomserve.stats.clustered import clustered_mean, new_units_share
+from tomserve.stats.clustered import clustered_mean, repeated_share
 from tomserve.stats.distributions import t_quantile, t_tails
 from tomserve.stats.proportions import Interval
 from tomserve.stats.selection import Selection, above_all, select_best, sign_flips
@@ -37,13 +37,19 @@ def answers(found: t.Outcomes) -> Iterator[t.Record]:
             read = part.filter("strict")["role"].cast(pl.String)
             meant = REFERENCE_MEANINGS.get(told, "true")
             right = (part["strict"] & (part["role"].cast(pl.String) == meant)).fill_null(value=False)
-            said = new_units_share(right.to_numpy(), part["cluster"].to_numpy())
+            said = _share(right, part["cluster"])
             yield {
                 **{**found.arm, "told": told, "order": order, "items": part.height},
                 **{f"share_{role}": (read == role).sum() / part.height for role in ("false", "true", "other")},
                 "unread": 1 - read.len() / part.height,
                 **interval_columns("right", said),
             }
+
+
+def _share(right: pl.Series, cluster: pl.Series) -> Interval:
+    """The mean over answers, as of the shares beside it, with an interval over scenarios."""
+    _, of, sizes = np.unique(cluster.to_numpy(), return_inverse=True, return_counts=True)
+    return repeated_share(np.asarray(np.bincount(of, weights=right.cast(pl.Float64).to_numpy()), dtype=float), sizes)
 
 
 def cells(found: t.Outcomes) -> Iterator[t.Record]:
@@ -560,7 +566,7 @@ def probes(found: t.Outcomes) -> Iterator[t.Record]:
 
 def _accuracy(part: pl.DataFrame) -> t.Record:
     scenario = part["cluster"].to_numpy()
-    share = new_units_share(part["right"].to_numpy(), scenario)
+    share = _share(part["right"], part["cluster"])
     gain = clustered_mean((part["right"] - part["shuffled"]).to_numpy(), scenario)
     return {
         **{"items": part["item"].n_unique(), "scenarios": part["cluster"].n_unique()},

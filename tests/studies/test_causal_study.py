@@ -209,6 +209,16 @@ def test_transfer_is_measured_between_families_and_said_to_be_missing_without_th
     assert cards("ALONE")["Does it transfer?"].verdict == "Not measured"
 
 
+def test_shares_of_scenarios_of_unequal_size_count_what_stands_beside_them_counts() -> None:
+    one = pl.when(pl.col("family") == "contents").then(pl.lit("one")).otherwise(pl.col("cluster"))
+    found = computed(measured(made.WORKS).with_columns(cluster=one), "answers", "probes")
+    said = found["answers"].filter(told="false")
+    assert said["right"].to_list() == pytest.approx(said["share_false"].to_list())
+    read = found["probes"].to_dicts()
+    differences = [row["accuracy"] - row["shuffled"] for row in read]
+    assert [row["selectivity"] for row in read] == pytest.approx(differences, abs=1e-6)
+
+
 def test_probes_have_selectivity_in_the_layer_that_the_intervention_chose() -> None:
     row = tables("WORKS")["probes"].filter(probe="protagonist", told="all", layer=2).to_dicts()[0]
     assert row["selectivity"] == pytest.approx(row["accuracy"] - row["shuffled"])
