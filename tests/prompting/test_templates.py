@@ -82,7 +82,7 @@ def test_the_sandbox_lets_nothing_out(text: str, folder: Path) -> None:
         Template(environment(folder), text, folder / "user.j2").render(VARIABLES)
 
 
-def test_a_link_brings_no_file_of_another_kind(folder: Path) -> None:
+def test_a_link_brings_no_file_of_another_kind_or_from_elsewhere(folder: Path, tmp_path: Path) -> None:
     (folder / "secret").write_text("sk-0123456789")
     (folder / "kept.j2").write_text("kept")
     (folder / "good.j2").symlink_to("kept.j2")
@@ -90,6 +90,12 @@ def test_a_link_brings_no_file_of_another_kind(folder: Path) -> None:
     assert Template(environment(folder), "{% include 'good.j2' %}", folder / "user.j2").render({}) == "kept"
     with pytest.raises(ContentError, match=r"bad\.j2: is a link to .*secret, which is no template"):
         Template(environment(folder), "{% include 'bad.j2' %}", folder / "user.j2")
+    (theirs := tmp_path / "theirs/mine").mkdir(parents=True)
+    (theirs / "far.j2").symlink_to(folder / "kept.j2")
+    (theirs / "sub").symlink_to(folder)
+    for name in ("far.j2", "sub/kept.j2"):
+        with pytest.raises(ContentError, match=r"kept\.j2, which is no template of this folder"):
+            Template(environment(theirs), f"{{% include '{name}' %}}", theirs / "user.j2")
 
 
 LABELS = ["the red tub", 'a "crate"', "unknown"]

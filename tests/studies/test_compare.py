@@ -134,11 +134,13 @@ def test_runs_that_were_asked_otherwise_are_told_by_their_names_below_the_folder
     assert "perturbed by cot, perturbed by vanilla: not to be set beside one/part, nor ranked with it: two/part" in told
     assert "two/part was sampled at temperature 0.7 instead of 0.0: repeat with the same" in told
     assert "counted as one model" not in told
-    for name in "ab":
-        change_manifest(copied_run(tmp_path / name / "x"), model=name)
-    told = cli("report", f"{tmp_path}/a/x/", f"{tmp_path}/b/x/", "--out", tmp_path / "r.html").err
-    assert "several runs are called x, and are counted as one" in told
-    assert "2 runs are called x, and are counted as one." in (tmp_path / "r.html").read_text()
+    for name, temperature in (("a", 0.0), ("b", 0.7)):  # called alike, elsewhere
+        change_manifest(copied_run(tmp_path / name / "x"), model=name, sampling={"temperature": temperature, "seed": 0})
+    runs = f"{tmp_path}/a/x/", f"{tmp_path}/b/x/"
+    said = f"not to be set beside {tmp_path}/b/x, nor ranked with it: x was sampled at temperature 0.0 instead of 0.7"
+    assert said in cli("analyze", *runs).err
+    assert said in cli("report", *runs, "--out", tmp_path / "r.html").err
+    assert said in (tmp_path / "r.html").read_text()
 
 
 def test_a_plan_counts_requests_and_what_can_be_found() -> None:

@@ -422,7 +422,7 @@ def _finish(
 
     path = run.work_file("table.parquet")
     with files.replace_file(path) as file:
-        frames = [first.lazy(), *(files.scan_parquet(part) for part in parts)]
+        frames = [first.lazy(), *(files.scan_foreign_parquet(part) for part in parts)]
         pl.concat([whole(frame) for frame in frames]).sink_parquet(file.name)
     run.finish(path)
     run.clear_work()

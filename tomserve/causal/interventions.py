@@ -190,7 +190,7 @@ def run_interventions(
                 else:
                     advance(sum(len(ORDERS) * len(_there(moves, cells, number)) for number in numbers))
         else:
-            advance(sum(files.scan_parquet(path).select(pl.len()).collect().item() for path in paths))
+            advance(sum(files.scan_foreign_parquet(path).select(pl.len()).collect().item() for path in paths))
         yield fits
         yield from paths
 

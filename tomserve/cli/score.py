@@ -17,7 +17,7 @@ from tomserve import benchmarks
 from tomserve.cli.options import console
 from tomserve.cli.output import tell_unread, warn, warn_gaps
 from tomserve.content import files, output_path
-from tomserve.content.paths import PARTS_ENDING, run_name
+from tomserve.content.paths import PARTS_ENDING, run_name, run_place
 from tomserve.content.text import say
 from tomserve.content.validation import is_own_dataset
 from tomserve.errors import ConfigError, one_of
@@ -231,8 +231,9 @@ def load_sources(runs: Sequence[str | None], labels: Sequence[str] = ()) -> Load
         frames.append(load_scores(None if run is None else str(run), note=warn))
         lacking += warn_gaps(source, frames[-1])
         if isinstance(source, Path):
-            if (name := run_name(source)) in manifests:
-                warn(f"several runs are called {name}, and are counted as one; rename the folder of one of them")
+            if (name := run_name(source)) in manifests:  # another run is called so, too
+                name = run_place(source)
+                frames[-1] = frames[-1].with_columns(run=pl.lit(name))
             manifests[name] = read_manifest(source) or {}
     scores = relabel(comparison.combine_scores(frames), labels)
     for said in (*comparison.same_model_notes(scores, manifests), *unlike_notes(scores, manifests)):

@@ -356,8 +356,9 @@ def measure(
     second = {"rewriter": rewriter, "predictor": predictor, "reader": reader}
     with _open_run(path, settings, source, second, checkpoint) as run:
         if run.complete:
-            frame = files.scan_parquet(path / TABLE).collect()
-            if set(frame["outcome"]) <= FINAL | {INVALID, table.LEFT_OUT}:  # else some may be asked again
+            frame = files.read_foreign_parquet(path / TABLE)
+            known = FINAL | {INVALID, table.LEFT_OUT}
+            if "outcome" in frame.columns and set(frame["outcome"]) <= known:  # else some may be asked again
                 return _result(path, frame, asked=False)
         with record_progress(listener, run.path) as heard, Servers() as servers:
             work = AskingSession(run, connection, heard, stop, run_loop)

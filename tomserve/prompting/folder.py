@@ -120,7 +120,7 @@ class Folder:
         path = self.path / f"{part}.j2"
         if text is not None:
             return text
-        return read_template(path) if path.exists() else None
+        return read_template(path, self.path, self.file) if path.exists() else None
 
     def demonstration(self, entry: Demonstration) -> Item:
         """The item that is shown. Raises ContentError where its file or the item is not there."""

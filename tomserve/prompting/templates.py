@@ -55,7 +55,7 @@ def environment(folder: Path) -> jinja2.Environment:
         path = folder / name
         if not _is_includable(path, folder):
             raise jinja2.TemplateNotFound(name)
-        text = read_template(path)
+        text = _read(path)  # the template that includes it has looked where it lies
         return text + "\n" * text.endswith("\n"), str(path), None  # jinja drops the last line end of every source
 
     made = _Environment(
@@ -101,7 +101,7 @@ class Template:
                 if not _is_includable(file, self.path.parent):
                     reason = f"includes {name!r}, and there is no such file NAME.j2 in its folder or in one beside it"
                     raise ContentError(reason, path=path)
-                self.included[name] = read_template(file)
+                self.included[name] = read_template(file, self.path.parent, self.path)
                 used |= self._look_through(self.included[name], file)[0]
         return used, code
 
@@ -193,11 +193,18 @@ def is_near(path: Path, folder: Path) -> bool:
     return Path(os.path.normpath(path.absolute())).is_relative_to(os.path.normpath(folder.absolute().parent))
 
 
-def read_template(path: Path) -> str:
-    """The source of a template. Raises ContentError where it cannot be read, and for a link to a file of another kind:
-    an installation may consist of links, but a stranger's leads to a file of yours, which would be sent to a server."""
-    if (real := path.resolve()).suffix != path.suffix:
-        raise ContentError(f"is a link to {real}, which is no template; put the file itself there", path=path)
+def read_template(path: Path, folder: Path, known: Path) -> str:
+    """The source of a template. folder: that it belongs to. known: a file of that folder. Raises ContentError where it
+    cannot be read, and for a link to a file elsewhere: an installation may consist of links, but a stranger's leads to
+    a file of yours, which would be sent to a server."""
+    real = path.resolve()
+    if real.suffix != path.suffix or not any(is_near(real, one) for one in (folder.resolve(), known.resolve().parent)):
+        reason = f"is a link to {real}, which is no template of this folder; put the file itself there"
+        raise ContentError(reason, path=path)
+    return _read(path)
+
+
+def _read(path: Path) -> str:
     try:
         return files.read_own_text(path)
     except (OSError, UnicodeDecodeError) as error:

@@ -7,7 +7,6 @@ PosixPath('runs/perturbed-2-reference/report.html')
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -314,9 +313,6 @@ def _warnings(sources: Sequence[Source], scores: pl.DataFrame, lacking: Lacking)
             link = ("#failures", "Failures by strategy") if of_failures else ("#provenance", "Provenance")
             yield pages.Alert(capitalize_first(said), link)
     manifests = {source.run: source.manifest for source in sources if source.folder is not None}
-    for name, count in Counter(source.run for source in sources if source.folder is not None).items():
-        if count > 1:
-            yield pages.Alert(f"{count} runs are called {name}, and are counted as one.", ("#provenance", "Provenance"))
     if "run" in scores.columns and scores["run"].n_unique() > 1:
         from tomserve.studies.comparability import unlike_notes  # most reports are of one run
         from tomserve.studies.comparison import same_model_notes

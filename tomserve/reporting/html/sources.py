@@ -17,7 +17,7 @@ import polars as pl
 from tomserve import content
 from tomserve.content import cache, files
 from tomserve.content.files import changed_error, digest_bytes
-from tomserve.content.paths import PACKAGE, run_name
+from tomserve.content.paths import PACKAGE, run_name, run_place
 from tomserve.distributed.shards import Shards, find_tables, part_folder, parts_folder, score_parts
 from tomserve.engine.redact import is_secret_name, redact_text
 from tomserve.errors import ConfigError
@@ -126,6 +126,10 @@ def load_sources(
     for source in (source for run in runs for source in _sources(run, note)):
         if any(_place(source) == _place(other) for other in loaded):
             raise ConfigError(f"{source.folder or source.file}: given twice")
+        if source.folder is not None and any(source.run == other.run for other in loaded):
+            name, own = run_place(source.folder), pl.col("run") == source.run  # rows of parts are of the whole run
+            named = source.scores.with_columns(run=pl.when(own).then(pl.lit(name)).otherwise("run"))
+            source = replace(source, run=name, scores=named)
         loaded.append(source)
     if not loaded:
         raise ConfigError(f"{', '.join(map(str, runs))}: nothing was answered yet")
