@@ -175,6 +175,13 @@ def test_chance_is_that_of_the_questions_however_many_variants_each_has(tmp_path
     assert "chance</dt><dd>0.42 " in re.sub(r"\s+", " ", report_html([str(run_folder(tmp_path / "r", replies, asked))]))
 
 
+def test_chance_is_among_the_choices_that_are_offered(tmp_path: Path) -> None:
+    told = make_item(choices=["unknown", "tea", "salt"], gold=None, benchmark="hitom")
+    folder = run_folder(tmp_path / "r", {"vanilla": {told.id: {"text": "tea"}}}, [told])
+    ((asked, _, _),) = load_sources([str(folder)], (), None)[0][0].outlines()
+    assert asked.choices == 2, "Hi-ToM's prompts offer no unknown"
+
+
 def test_models_that_were_asked_different_questions_have_no_chance_in_common(tmp_path: Path) -> None:
     offered = {"a": ["tea", "salt"], "b": ["tea", "salt", "milk", "unknown"]}
     runs = [

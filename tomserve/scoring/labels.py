@@ -209,6 +209,11 @@ def lettered_choices(item: Item, shown: Order | None = None) -> LetteredChoices:
     return LetteredChoices(item.choices, shown)
 
 
+def count_offered(benchmark: str, choices: Sequence[str]) -> int:
+    """How many of an item's choices the prompts of its benchmark offer, among which a guess is made."""
+    return len(choices) - (UNKNOWN in choices and benchmark in WITHOUT_UNKNOWN)
+
+
 def find_shown_order(item: Item, row: Mapping[str, Any]) -> Order | None:
     """The choices beside the letters A, B, C that another tool showed for a reply, None for what is no choice of the
     item; empty where nothing says it. None for a reply to a prompt of ours. A row may come from anybody."""

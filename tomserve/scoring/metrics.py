@@ -25,7 +25,7 @@ from tomserve.items.rationale import MOST_WORK, Automaton
 from tomserve.scoring.answers import Reading
 from tomserve.scoring.baselines import GENERIC, Baseline
 from tomserve.scoring.chains import MISSING, compare_chain, judge_sentences, score_chain
-from tomserve.scoring.labels import lettered_choices
+from tomserve.scoring.labels import count_offered
 
 Kind = pl.DataType | type[pl.DataType]
 """The type of a column, as Polars names it, such as ``pl.Float64`` or ``pl.List(pl.String)``."""
@@ -307,7 +307,7 @@ RULED = Metric({rule.column: pl.Boolean for rule in GENERIC}, _generic_rules, of
 
 def _guess_chance(item: Item, reading: Reading) -> dict[str, float | None]:
     del reading  # what a guess scores does not depend on a reply
-    return {} if not item.choices else {"floor_guess": 1 / len(lettered_choices(item).offered)}
+    return {} if not item.choices else {"floor_guess": 1 / count_offered(item.benchmark, item.choices)}
 
 
 GUESSED = Metric({"floor_guess": pl.Float64}, _guess_chance, of_item=True)

@@ -26,6 +26,7 @@ from tomserve.reporting.html.transcripts import Conversations
 from tomserve.runs import journal, runfolder
 from tomserve.runs.runfolder import find_run, read_manifest
 from tomserve.runs.scores import load_scored_run, load_scores, read_current_record
+from tomserve.scoring.labels import count_offered
 from tomserve.scoring.responses import ItemFile, ResponseFile
 from tomserve.scoring.score import COLUMNS as STANDARD
 from tomserve.scoring.table import TABLES, Note
@@ -111,7 +112,8 @@ class Source:
             for line in files.read_lines(file, path):
                 if line.strip():
                     data = orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
-                    asked = ItemOutline(nfc(data["id"]), len(data["choices"]), data.get("factors") or {})
+                    offered = count_offered(data["benchmark"], data["choices"])
+                    asked = ItemOutline(nfc(data["id"]), offered, data.get("factors") or {})
                     yield asked, data.get("canary"), bool(data.get("gold"))
 
 
