@@ -178,6 +178,10 @@ def test_the_record_of_progress_is_not_needed_and_not_trusted(folder: Path) -> N
     assert part_states(folder)[0].state == "stopped"
 
 
+def test_what_failed_is_counted_of_the_questions_and_not_of_the_noise_check(folder: Path) -> None:
+    assert told(folder, phase=3, statuses={"ok": 3, "http_400": 1}, before={"ok": 4, "http_400": 2}).failures == 2
+
+
 def test_how_far_a_part_is_that_is_asked_now(folder: Path) -> None:
     place = part_folder(folder, 1)
     with RunFolder(place):

@@ -234,7 +234,8 @@ def part_state(folder: Path, number: int, part: PartRecord) -> PartState:
     manifest, record = Manifest.read(place), progress.read_progress(place)
     running = record.running if record is not None else progress.is_locked(place)
     state = _state(manifest, record, part, running=running)
-    statuses = {} if record is None else record.statuses
+    # After the questions comes the noise check, whose replies are none to them.
+    statuses = {} if record is None else record.before if record.phase > 1 else record.statuses
     failures = sum(n for status, n in statuses.items() if status not in ANSWERS)
     again = sum(n for status, n in statuses.items() if status not in FINAL)
     counted = record is not None and record.phase == 1 and record.total >= part.requests

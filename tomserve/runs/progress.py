@@ -139,6 +139,7 @@ class Progress(pydantic.BaseModel):
     done: Count = 0  # how many of them there are, those of earlier sessions included
     written: Count = 0  # rows of this session and phase
     statuses: Annotated[dict[Text, Count], pydantic.Field(max_length=100)] = {}  # of the rows written
+    before: Annotated[dict[Text, Count], pydantic.Field(max_length=100)] = {}  # of the first phase, in later ones
     rate: Number = 0.0  # rows a second over the last WINDOW seconds
     eta: Number | None = None  # seconds that are left; None where nobody knows
     out: Count = 0  # requests in flight
@@ -208,6 +209,7 @@ class ProgressRecorder(Listener):
         self._mask = Redactor(*keys.all_keys())
         self._began = utc_now()
         self._statuses: Counter[str] = Counter()
+        self._first: dict[str, int] = {}
         self._phase, self._total, self._before = 0, 0, 0
         self._doing = self._message = ""
         self._status = RunStatus()
@@ -223,6 +225,8 @@ class ProgressRecorder(Listener):
 
     def begin_phase(self, total: int, done: int) -> None:
         """Begin a phase."""
+        if self._phase == 1:
+            self._first = dict(self._statuses)
         self._phase, self._total, self._before = self._phase + 1, total, done
         self._doing, self._status = self._message, RunStatus()
         self._statuses.clear()
@@ -279,7 +283,8 @@ class ProgressRecorder(Listener):
             "schema": 1, "pid": os.getpid(), "began": self._began, "updated": utc_now(), "ended": ended,
             "outcome": self._redact(outcome), "phase": self._phase, "doing": self._redact(self._doing),
             "total": max(total, 0), "done": self._before + written, "written": written,
-            "statuses": dict(self._statuses), "rate": round(rate, 3), "eta": None if eta is None else round(eta, 1),
+            "statuses": dict(self._statuses), "before": self._first,
+            "rate": round(rate, 3), "eta": None if eta is None else round(eta, 1),
             "out": status.in_flight, "limit": status.limit, "found": status.limit_found, "queue": status.queue,
             "cached": status.cached, "retrying": status.retrying,
             "pause": round(status.pause, 1), "client_bound": status.client_bound,
