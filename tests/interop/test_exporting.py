@@ -115,7 +115,9 @@ def test_runs_that_are_called_alike_in_two_folders_do_not_replace_each_other(
             assert cli("export", tool, place, "--out", tmp_path / tool).code == 0
     for tool, names in (("inspect", "*.eval"), ("lm-eval", "results_*.json"), ("every-eval-ever", "*_samples.jsonl")):
         assert len(list((tmp_path / tool).rglob(names))) == len(places), tool
-    assert paths.export_name(Path("runs/m"), "hitom_cot") != paths.export_name(Path("runs/m_hitom"), "cot")
+    hitom, cot = tmp_path / "runs/m", tmp_path / "runs/m_hitom"
+    assert (paths.export_name(hitom, "hitom_cot"), paths.export_name(cot, "cot")) == ("m_hitom-cot", "m_hitom_cot")
+    assert paths.export_name(hitom, "hitom-cot").startswith("m_hitom-cot-"), "another strategy of this run"
 
 
 def test_strategies_exported_one_by_one_have_results_of_their_own(cli: Any, example: Path, tmp_path: Path) -> None:

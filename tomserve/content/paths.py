@@ -163,11 +163,12 @@ def run_place(folder: Path) -> str:
 
 
 def export_name(folder: Path, strategy: str) -> str:
-    """What a file with a strategy's replies is called beside those of other runs: ``RUN_STRATEGY``, with a digest
-    where another run or strategy could be called so as well."""
-    whole = f"{run_name(folder)}_{strategy}"
+    """What a file with a strategy's replies is called beside those of other runs: ``RUN_STRATEGY``, where the strategy
+    has "-" for "_", so that the last "_" ends the run's name; with a digest where another run or strategy could be
+    called so as well."""
+    whole = f"{run_name(folder)}_{strategy.replace('_', '-')}"
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", whole.replace("/", "__"))[:180]
-    if run_place(folder) == run_name(folder) and name.replace("__", "/") == whole and "_" not in strategy:
+    if run_place(folder) == run_name(folder) and name.replace("__", "/") == whole and "-" not in strategy:
         return name
     return f"{name}-{digest(run_place(folder).encode(), strategy.encode())[7:15]}"
 
