@@ -40,7 +40,7 @@ def parts(tmp_path: Path) -> Path:
 
 
 def test_parts_become_the_run_that_was_divided_whatever_is_asked_by_then(cli: Cli, parts: Path) -> None:
-    done = passes(cli("merge", "mine"), "merged 2 runs, 6 rows", "4 of 8 answered, not complete yet")
+    done = passes(cli("merge", "mine"), "merged 2 runs, 6 rows", "4 of 8 have their final reply, not complete yet")
     run = parts.with_name("mine")
     assert done.out.splitlines()[-1] == str(run)
     assert len((run / "items.jsonl").read_bytes().splitlines()) == 2
@@ -55,7 +55,7 @@ def test_a_part_that_is_not_there_is_named_and_the_run_not_complete(cli: Cli, pa
     part_folder(parts, 1).rmdir()
     done = passes(cli("merge", "mine", "--quiet"))
     assert "1 parts are not there: 0001" in done.err
-    assert "4 of 8 answered, not complete yet" in done.out
+    assert "4 of 8 have their final reply, not complete yet" in done.out
 
 
 def test_no_record_of_other_parts_names_a_merged_run_of_the_users(cli: Cli, parts: Path) -> None:

@@ -238,5 +238,5 @@ def test_merge_takes_addresses(tmp_path: Path, cli: Cli) -> None:
         storage.upload_part(part(tmp_path / f"mine.parts/000{number}", item), f"file://{tmp_path}/store")
     assert "--into is missing" in cli("merge", f"file://{tmp_path}/store").err
     done = cli("merge", f"file://{tmp_path}/store/*", "--into", "all", "--quiet")
-    assert (done.code, "4 of 4 answered, complete" in done.out) == (0, True)
+    assert (done.code, "4 of 4 have their final reply, complete" in done.out) == (0, True)
     assert not list((tmp_path / "runs").glob(".tomserve-*"))

@@ -111,7 +111,7 @@ def _tell(found: MergeResult) -> None:
         shown = ", ".join(path.name for path in found.missing[:5]) + ", ..." * (len(found.missing) > 5)
         say(f"warning: {len(found.missing)} parts are not there: {shown}", error=True)
     state = "complete" if found.complete else "not complete yet; merge again later, or go on with `tomserve eval`"
-    said = f"{found.answered:,} of {found.wanted:,} answered, {state}"
+    said = f"{found.answered:,} of {found.wanted:,} have their final reply, {state}"
     if not found.changed:
         say(f"nothing new in {found.parts} runs: {said}\n{found.folder}")
         return
