@@ -131,7 +131,7 @@ def test_runs_that_were_asked_otherwise_are_told_by_their_names_below_the_folder
     for name, changes in (("one", {}), ("two", {"sampling": {"temperature": 0.7, "seed": 0}})):
         change_manifest(copied_run(runs_root() / name / "part"), **changes)
     told = cli("analyze", "one/part", "two/part", "--label", "two/part=other").err
-    assert "perturbed by cot, perturbed by vanilla: not to be set beside one/part, nor ranked with it: two/part" in told
+    assert "perturbed by cot, vanilla: not to be set beside one/part, nor ranked with it: two/part" in told
     assert "two/part was sampled at temperature 0.7 instead of 0.0: repeat with the same" in told
     assert "counted as one model" not in told
     for name, temperature in (("a", 0.0), ("b", 0.7)):  # called alike, elsewhere

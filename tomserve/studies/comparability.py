@@ -297,7 +297,7 @@ def unlike_notes(scores: pl.DataFrame, manifests: Mapping[str, Mapping[str, Any]
         for one in answer_conditions(part):
             told = one if manifest is None else one.record(manifest, {})
             asked.setdefault((one.benchmark, one.strategy), {})[run] = Conditions((told,))
-    said: dict[str, list[str]] = {}
+    said: dict[tuple[str, str], list[str]] = {}
     for (benchmark, strategy), results in asked.items():
         alone = Counter(of[run] for run in results)  # several runs of one model are counted as one
         found = group_comparable({run: one for run, one in results.items() if alone[of[run]] == 1}, measured=False)
@@ -306,5 +306,5 @@ def unlike_notes(scores: pl.DataFrame, manifests: Mapping[str, Mapping[str, Any]
         if listed:
             beside = f"{found.largest[0]}{' and others' if len(found.largest) > 1 else ''}"
             text = f"not to be set beside {beside}, nor ranked with it: {'; '.join(listed)}{more}"
-            said.setdefault(text, []).append(" by ".join(filter(None, (benchmark, strategy))))
-    return [f"{', '.join(of)}: {text}" for text, of in said.items()]
+            said.setdefault((benchmark, text), []).append(strategy)
+    return [f"{benchmark}{' by ' * bool(benchmark)}{', '.join(of)}: {text}" for (benchmark, text), of in said.items()]
