@@ -473,7 +473,7 @@ def summary(tables: Tables) -> list[Excerpt]:
         effect = interval_cell("risk_difference", "rd_low", "rd_high", "difference [95%]")
         frame = tables["prompting_effects"]
         shares = (cell_of("share_treated", "strategy's"), cell_of("share_control", "control's"))
-        named, p = ("model", "treatment", "control", "deception"), pl.col("p").round(3)
+        named, p = ("model", "treatment", "control", "deception"), pl.col("p")
         effects = frame.select(*named, *shares, effect, p, *noise_columns(frame))
         title = "prompting effects: the strategy's share right minus the control's, on the same questions"
         excerpts.append(Excerpt(title, effects, ("prompting_effects",), TEXTS["prompting_effects"]))
@@ -485,7 +485,7 @@ def summary(tables: Tables) -> list[Excerpt]:
         primary = tables["twins"].filter(treatment="deceptive", control="filler", order=ALL)
         effect = interval_cell("risk_difference", "rd_low", "rd_high", "difference [95%]")
         title = "twins: stories with lines that lie, against stories with as many lines that say nothing"
-        shares, p = (cell_of("share_treated", "deceptive"), cell_of("share_control", "filler")), pl.col("p").round(3)
+        shares, p = (cell_of("share_treated", "deceptive"), cell_of("share_control", "filler")), pl.col("p")
         frame = primary.select("model", "strategy", "tell_relevant", *shares, effect, p, *noise_columns(primary))
         excerpts.append(Excerpt(title, frame, ("twins",), TEXTS["twins"]))
     alone = tables["errors"].filter(pl.col("alone") > 0, order=ALL) if tables["errors"].height else tables["errors"]
