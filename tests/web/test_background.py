@@ -184,6 +184,14 @@ def test_what_died_is_told_and_what_failed_is_tried_again_where_somebody_asks_or
     monkeypatch.setattr(background, "TRY_AGAIN", -1.0)
     assert background.find(wish(example, fails=True)) is None
 
+    def fill_disk(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    for name in ("make_private", "replace_bytes"):
+        monkeypatch.setattr(background.files, name, fill_disk)
+    perform()
+    assert {path.suffix for path in background.wanted().iterdir()} <= {".db", ".db-shm", ".db-wal"}, "it is free again"
+
 
 def test_where_nothing_can_be_kept_the_reason_is_told(example: Path, done: list[dict[str, Any]]) -> None:
     background.results().parent.mkdir(parents=True)

@@ -295,7 +295,8 @@ def perform(key: str) -> None:
         if next(_performed) % TRIMMED == 0:
             trim()
     except OSError as error:
-        _fail(key, str(error))
+        with contextlib.suppress(OSError):  # a full disk; it is done again once somebody asks
+            _fail(key, str(error))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         begun.unlink(missing_ok=True)
