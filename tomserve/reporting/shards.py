@@ -17,7 +17,7 @@ from tomserve.distributed.cluster import Job, Task
 from tomserve.distributed.shards import EXPECTED, PartRecord, PartState, Shards, part_folder, shown_name
 from tomserve.reporting.table_layout import print_table
 from tomserve.runs import progress
-from tomserve.runs.noise_check import choose_levels
+from tomserve.runs.noise_check import TIMES
 
 STATUS_ROWS = 60  # so many parts are listed at most; of more, those that are complete or that wait are only counted
 ALWAYS = ("part", "state", "done")  # columns that are shown also where they say nothing
@@ -157,9 +157,8 @@ def shard_lines(shards: Shards) -> list[str]:
     several = [sanitize(name) for name, one in shards.strategies.items() if one.turns != 1]
     first = f"requests and tokens are those of first turns: {', '.join(several)} may take several for each question"
     again = sum(len(part.again) for part in shards.parts)
-    levels, repeats = len(choose_levels(())), shards.options.repeats
-    more = again * levels * len(shards.strategies) * repeats
-    twice = f"the noise check asks {count_noun(again, 'question')} again, at {levels} numbers of requests in flight "
+    more = again * TIMES * len(shards.strategies) * shards.options.repeats
+    twice = f"the noise check asks {count_noun(again, 'question')} again, at {TIMES} numbers of requests in flight "
     twice += f"each: {more:,} requests more, beside those of the parts"
     return [
         f"the largest part is {largest:.3f} times the mean; dividing costs {lost:.2%} of the prompt tokens, which "

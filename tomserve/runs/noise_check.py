@@ -26,12 +26,15 @@ LEVELS = (1, 64, 16)
 """The numbers of requests in flight at which items can be asked again, the most informative first: a request alone, in
 a large batch, and in a small batch."""
 
+TIMES = 2
+"""At so many of LEVELS a noise check asks each of its items again."""
+
 
 def choose_levels(own: Sequence[int]) -> tuple[int, ...]:
-    """Two of LEVELS, if possible at least twice or at most half of each number in `own`. own: the numbers of requests
+    """TIMES of LEVELS, if possible at least twice or at most half of each number in `own`. own: the numbers of requests
     in flight at which the sessions of the run asked."""
     apart = [level for level in LEVELS if not any(level / 2 < used < level * 2 for used in own)]
-    return tuple(sorted(list(dict.fromkeys([*apart, *LEVELS]))[:2]))
+    return tuple(sorted(list(dict.fromkeys([*apart, *LEVELS]))[:TIMES]))
 
 
 def choose_concurrencies(manifest: Manifest) -> list[int]:

@@ -13,7 +13,7 @@ import pydantic
 from tomserve import benchmarks, content
 from tomserve.runs import planning
 from tomserve.runs.item_store import ItemStore
-from tomserve.runs.noise_check import choose_levels
+from tomserve.runs.noise_check import TIMES
 from tomserve.runs.planning import VariedItems, add_variants, split_variants
 from tomserve.studies import power
 from tomserve.variants import parse_kinds
@@ -96,7 +96,7 @@ def plan_experiment(experiment: Experiment) -> Plan:
     share = VariedItems(asked, kinds=kinds).again(options.noise_check)
     again = len(asked.take_share(share)) if share else 0
     made = power.plan_study(benchmark, options.path, names, repeats=options.repeats, items=asked)
-    more = (len(asked) + variants + len(choose_levels(())) * again) / max(1, len(asked))
+    more = (len(asked) + variants + TIMES * again) / max(1, len(asked))
     return Plan(
         benchmark=benchmark.name,
         strategies=names,

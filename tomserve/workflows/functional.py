@@ -26,7 +26,7 @@ from tomserve.reporting.html.report import write_report
 from tomserve.runs.cost import measure_prompts
 from tomserve.runs.evaluation import EvalResult, Servers
 from tomserve.runs.manifest import Manifest
-from tomserve.runs.noise_check import choose_levels
+from tomserve.runs.noise_check import TIMES
 from tomserve.runs.planning import EvalOptions, Plan, make_plan
 from tomserve.runs.runfolder import default_name, run_path
 from tomserve.runs.scores import scores_of
@@ -486,7 +486,7 @@ def _describe_requests(made: Plan) -> str:
     questions = made.questions
     every = len(questions.items) * len(questions.strategies)
     originals, variants = len(made.varied.originals), len(questions.items) - len(made.varied.originals)
-    again = len(choose_levels(())) * len(made.again.items) * len(questions.strategies)
+    again = TIMES * len(made.again.items) * len(questions.strategies)
     sample = [questions.items[place] for place in range(0, len(questions.items), 1 + len(questions.items) // SAMPLE)]
     costs = [measure_prompts(sample, strategy) for strategy in questions.strategies]
     prompts, replies = sum(one.tokens for one in costs), sum(one.reply * one.requests for one in costs)
