@@ -153,13 +153,18 @@ def run_name(folder: Path) -> str:
     them."""
     whole, root = folder.resolve(), absolute_runs_root()
     name = whole.relative_to(root).as_posix() if root in whole.parents else whole.name
-    return os.fsencode(name).decode("utf-8", "replace")
+    return recordable(name)
+
+
+def recordable(path: str | Path) -> str:
+    """A path as text that a record can hold: bytes in it that are no UTF-8 are replaced."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def run_place(folder: Path) -> str:
     """What tells a run from every other of this machine: its name below the folder of runs, or its path elsewhere."""
     whole = folder.resolve()
-    return run_name(folder) if absolute_runs_root() in whole.parents else os.fsencode(whole).decode("utf-8", "replace")
+    return run_name(folder) if absolute_runs_root() in whole.parents else recordable(whole)
 
 
 def export_name(folder: Path, strategy: str) -> str:

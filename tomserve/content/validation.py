@@ -140,7 +140,7 @@ DATASETS = "datasets"
 
 
 def _dataset(path: str | Path) -> dict[str, str]:
-    return {"path": os.fsencode(os.path.abspath(Path(path).expanduser())).decode("utf-8", "replace")}
+    return {"path": paths.recordable(os.path.abspath(Path(path).expanduser()))}
 
 
 def _note(kind: str, record: Mapping[str, Any]) -> Path:
