@@ -74,6 +74,13 @@ def name_benchmarks(scores: pl.DataFrame) -> str:
     return ", ".join(sorted(scores["benchmark"].drop_nulls().unique())) if "benchmark" in scores.columns else ""
 
 
+def count_questions(scores: pl.DataFrame) -> int:
+    """How many questions a score table answers; those of two benchmarks that are called alike are two."""
+    if "item" not in scores.columns:
+        return scores.height
+    return scores.select(name for name in ("benchmark", "item") if name in scores.columns).n_unique()
+
+
 def name_apart(scores: pl.LazyFrame, names: Sequence[str]) -> pl.LazyFrame:
     """The table with the benchmark before these names, of items or clusters, which several benchmarks may share."""
     there = [name for name in ("benchmark", *names) if name in scores.collect_schema()]

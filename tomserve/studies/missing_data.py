@@ -31,6 +31,7 @@ from tomserve.studies import baselines
 from tomserve.studies.answer_rows import (
     ORIGINAL,
     UNREADABLE,
+    count_questions,
     has_variants,
     is_answered,
     is_unreadable,
@@ -343,8 +344,8 @@ def _gaps(scores: pl.DataFrame, source: str, manifest: Mapping[str, Any] | None,
     counts = Counter({str(status): int(count) for status, count in failures.iter_rows()})
     counts.pop(UNANSWERED, None)  # left open by a person, which is no failure and is counted nowhere
     unread = sum(counts.pop(status, 0) for status in UNREADABLE)
-    every = _count_questions(scores)
-    items = _count_questions(originals(scores)) if has_variants(scores) else every
+    every = count_questions(scores)
+    items = count_questions(originals(scores)) if has_variants(scores) else every
     wanted, of, complete = None, None, None
     if manifest is not None and folder is not None:
         asked, own = _lines(folder / "items.jsonl")
@@ -373,13 +374,6 @@ def _gaps(scores: pl.DataFrame, source: str, manifest: Mapping[str, Any] | None,
     told |= {"causes": find_causes(scores) if counts or unread else (), "tokens": _tokens(manifest)}
     told["stopped"] = last_stop(manifest)
     return Gaps(source, scores.height, unread, dict(sorted(counts.items())), wanted, **told)
-
-
-def _count_questions(scores: pl.DataFrame) -> int:
-    """How many questions a score table answers; those of two benchmarks that are called alike are two."""
-    if "item" not in scores.columns:
-        return scores.height
-    return scores.select(name for name in ("benchmark", "item") if name in scores.columns).n_unique()
 
 
 def _tokens(manifest: Mapping[str, Any] | None) -> int | None:

@@ -24,7 +24,16 @@ from tomserve.reporting.html.sources import Source, load_sources
 from tomserve.scoring.metrics import BEGINNING
 from tomserve.scoring.table import COLUMNS
 from tomserve.studies import breakdowns
-from tomserve.studies.answer_rows import ORIGINAL, REQUIRED, name_apart, originals, prepare_rows, split_by, split_scores
+from tomserve.studies.answer_rows import (
+    ORIGINAL,
+    REQUIRED,
+    count_questions,
+    name_apart,
+    originals,
+    prepare_rows,
+    split_by,
+    split_scores,
+)
 from tomserve.studies.baselines import EFFECTIVE
 from tomserve.studies.breakdowns import inner_names
 from tomserve.studies.contrasts import share
@@ -252,7 +261,7 @@ def _find_chance(study: studies.Study, outlined: Iterable[studies.ItemOutline], 
     """What a guesser gets right of the questions, however many variants each has; nothing of parts in which models or
     strategies that were asked different ones differ. rows: of the questions."""
     own = frozenset(rows["item"])
-    if rows.select("benchmark", "item").n_unique() > len(own):  # questions of several benchmarks are called alike
+    if count_questions(rows) > len(own):  # questions of several benchmarks are called alike
         return studies.Chance({}, APART)
     asked = (one for one in outlined if one.item in own)
     arms = rows.select("model", "strategy", "item").unique().partition_by("model", "strategy", maintain_order=True)

@@ -37,7 +37,7 @@ from tomserve.scoring.table import Note
 from tomserve.serving.provenance import describe_flags, list_changes
 from tomserve.status import UNANSWERED
 from tomserve.studies import Analysis, Chance, Context, compute, noise
-from tomserve.studies.answer_rows import is_answered, originals
+from tomserve.studies.answer_rows import count_questions, is_answered, originals
 from tomserve.studies.missing_data import Gaps
 from tomserve.studies.presentation import capitalize_first
 from tomserve.studies.study import study_names
@@ -251,14 +251,10 @@ def _asked(scores: pl.DataFrame) -> str:
     benchmarks = ", ".join(sorted(map(str, scores["benchmark"].drop_nulls().unique()))) or "an unknown benchmark"
     names, models = _strategies(scores), scores["model"].n_unique()
     ways = " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if len(names) < 5 else f"{len(names)} ways"
-    own, every = map(_questions, (originals(scores), scores))
+    own, every = map(count_questions, (originals(scores), scores))
     what = f"{own:,} question{'s' * (own != 1)} of {benchmarks}"
     what += f" and {every - own:,} variants of them" if every > own else ""
     return f"{f'{models} models, ' if models > 1 else ''}{what}, asked with {ways}: {scores.height:,} answers."
-
-
-def _questions(scores: pl.DataFrame) -> int:
-    return scores.select("benchmark", "item").n_unique()
 
 
 def _strategies(scores: pl.DataFrame) -> list[str]:
@@ -269,7 +265,7 @@ def _facts(
     sources: Sequence[Source], scores: pl.DataFrame, analysis: Analysis, chance: Chance, lacking: Lacking
 ) -> list[tuple[str, str]]:
     benchmarks = ", ".join(sorted(map(str, scores["benchmark"].drop_nulls().unique())))
-    own, every = map(_questions, (originals(scores), scores))
+    own, every = map(count_questions, (originals(scores), scores))
     short = [(run, gap.in_short()) for run, gap in lacking]
     facts = [
         ("benchmark", benchmarks or "unknown"),
