@@ -12,6 +12,7 @@ from tomserve import __version__
 from tomserve.content import pages
 from tomserve.content.paths import code_digest
 from tomserve.content.text import escape_hidden, format_bytes, format_duration, sanitize
+from tomserve.items.item import factor_text
 from tomserve.reporting.html.page import ASSETS
 from tomserve.web.accounts import Person
 
@@ -95,6 +96,7 @@ def stamp() -> str:
 def _environment() -> Any:
     environment = pages.templates(FOLDER / "templates")
     environment.filters["inert"] = _inert
+    environment.filters["factor"] = factor_text
     environment.filters["readable"] = lambda text: str(text).replace("_", " ")
     environment.filters["counted"] = lambda number: f"{number:,}"
     environment.filters["cut"] = _cut
