@@ -180,9 +180,8 @@ def summary(tables: Tables) -> list[Excerpt]:
         shares = (cell_of("share_treated", "strategy's"), cell_of("share_control", f"{BASELINE}'s"))
         ends = map(cell_of, ("risk_difference", "rd_low", "rd_high"))
         difference = pl.format("{} [{}, {}]", *ends).alias("difference [95%]")
-        p = pl.col("p")
         named = ("model", pl.col("treatment").alias("strategy"))
-        frame = effects.select(*named, *shares, difference, p, "gained", "lost", *noise_columns(effects))
+        frame = effects.select(*named, *shares, difference, "p", "gained", "lost", *noise_columns(effects))
         title = "effects: the strategy's share right minus vanilla's, on the same items"
         excerpts.append(Excerpt(title, frame, ("prompting_effects",), TEXTS["effects"]))
     if METRICS in tables:

@@ -60,6 +60,7 @@ from tomserve.studies.presentation import (
     finite_or_none,
     interval,
     interval_cell,
+    is_above,
     mark_of,
     mean_of,
     percent,
@@ -473,8 +474,8 @@ def summary(tables: Tables) -> list[Excerpt]:
         effect = interval_cell("risk_difference", "rd_low", "rd_high", "difference [95%]")
         frame = tables["prompting_effects"]
         shares = (cell_of("share_treated", "strategy's"), cell_of("share_control", "control's"))
-        named, p = ("model", "treatment", "control", "deception"), pl.col("p")
-        effects = frame.select(*named, *shares, effect, p, *noise_columns(frame))
+        named = ("model", "treatment", "control", "deception")
+        effects = frame.select(*named, *shares, effect, "p", *noise_columns(frame))
         title = "prompting effects: the strategy's share right minus the control's, on the same questions"
         excerpts.append(Excerpt(title, effects, ("prompting_effects",), TEXTS["prompting_effects"]))
     joint = tables["joint_accuracy"].filter(deception=OVERALL, length=ALL)
@@ -485,8 +486,8 @@ def summary(tables: Tables) -> list[Excerpt]:
         primary = tables["twins"].filter(treatment="deceptive", control="filler", order=ALL)
         effect = interval_cell("risk_difference", "rd_low", "rd_high", "difference [95%]")
         title = "twins: stories with lines that lie, against stories with as many lines that say nothing"
-        shares, p = (cell_of("share_treated", "deceptive"), cell_of("share_control", "filler")), pl.col("p")
-        frame = primary.select("model", "strategy", "tell_relevant", *shares, effect, p, *noise_columns(primary))
+        shares = (cell_of("share_treated", "deceptive"), cell_of("share_control", "filler"))
+        frame = primary.select("model", "strategy", "tell_relevant", *shares, effect, "p", *noise_columns(primary))
         excerpts.append(Excerpt(title, frame, ("twins",), TEXTS["twins"]))
     alone = tables["errors"].filter(pl.col("alone") > 0, order=ALL) if tables["errors"].height else tables["errors"]
     if tables["errors"].height:
@@ -544,8 +545,8 @@ def _nests(tables: Tables) -> Card | None:
 
 
 def _beats_guess(row: Row) -> bool:
-    low, guess = (finite_or_none(row.get(name)) for name in ("ci_low", "guess"))
-    return low is not None and guess is not None and low > guess
+    guess = finite_or_none(row.get("guess"))
+    return guess is not None and is_above(row, "ci_low", guess)
 
 
 def _all_orders(tables: Tables) -> Iterator[tuple[str, str]]:
